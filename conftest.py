@@ -135,8 +135,8 @@ def accessible(browser, tmp_path):
         file = tmp_path / "looked-at.html"
         file.write_text(text, encoding="utf-8")
         for scheme, width in (("light", 1400), ("dark", 390)):
-            ask = {"color_scheme": scheme, "viewport": {"width": width, "height": 900}}
-            page = browser.new_page(**ask, bypass_csp=True)  # axe is no script of the page's
+            send = {"color_scheme": scheme, "viewport": {"width": width, "height": 900}}
+            page = browser.new_page(**send, bypass_csp=True)  # axe is no script of the page's
             page.goto(file.as_uri())
             found = axe.run(page).response["violations"]
             told = [(v["id"], v["nodes"][0]["html"][:120]) for v in found]

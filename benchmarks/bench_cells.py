@@ -30,24 +30,24 @@ def main() -> None:
     words.add_argument("--commit")
     words.add_argument("--out", type=Path, default=Path("bench"))
     words.add_argument("--add", type=Path, action="append", default=[])
-    asked = words.parse_args()
-    for path in asked.add:
-        unpack(json.loads(path.read_text()), asked.out)
-    own, seeds = code(asked.commit), parsed(asked.seeds)
-    names, splits = asked.entrants.split(","), asked.splits.split(",")
-    authorise(seeds, own, filter(is_file, names))
-    found, absent = here(asked.datasets.split(","), asked.data_folder)
-    wanted = cells(found, seeds, names, splits, folder=asked.data_folder)
+    request = words.parse_args()
+    for path in request.add:
+        unpack(json.loads(path.read_text()), request.out)
+    code_here, seeds = code(request.commit), parsed(request.seeds)
+    names, splits = request.entrants.split(","), request.splits.split(",")
+    authorise(seeds, code_here, filter(is_file, names))
+    found, absent = here(request.datasets.split(","), request.data_folder)
+    wanted = cells(found, seeds, names, splits, folder=request.data_folder)
     begin = perf_counter()
     rows, ran = run_kept(
         wanted,
-        asked.out,
-        own,
-        asked.jobs,
+        request.out,
+        code_here,
+        request.jobs,
         lambda key: print(f"{perf_counter() - begin:.0f} s {key}", flush=True),
     )
-    text = json.dumps(results_of(rows, own, absent), allow_nan=False)
-    (asked.out / "results.json").write_text(text)
+    text = json.dumps(results_of(rows, code_here, absent), allow_nan=False)
+    (request.out / "results.json").write_text(text)
     print(f"{ran} cells run, {len(rows) - ran} taken up; absent: {absent}")
 
 

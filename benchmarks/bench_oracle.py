@@ -31,10 +31,10 @@ def measured(data: str, seed: int, folder: str | None, limits: tuple[float, ...]
     """A cell of our default for each setting, as if that had been chosen at every limit."""
     with threadpool_limits(1):
         held, found = prepared(data, "shift", seed, folder), []
-        for asked in ASKED:
-            decide = RULE.fit(replace(held.train), asked)
+        for request in ASKED:
+            decide = RULE.fit(replace(held.train), request)
             # how many are beyond a limit is asked of none: the same at all limits
-            told = {"asked": asked} | on_deployments(decide, held, limits[0])
+            told = {"request": request} | on_deployments(decide, held, limits[0])
             rows = [told | {"limit": limit} for limit in limits]
             found.append({"dataset": data, "split": "shift", "seed": seed, "rows": rows})
     return found
@@ -42,9 +42,9 @@ def measured(data: str, seed: int, folder: str | None, limits: tuple[float, ...]
 
 def as_chosen(cell: Json, made: Json) -> Json:
     """The cell of our default with what a setting gives; whether that keeps a limit by training rows is known."""
-    beyond = {tried["asked"]: tried["beyond"] for tried in cell["tried"]}
+    beyond = {tried["request"]: tried["beyond"] for tried in cell["tried"]}
     about = {"cross_worst": 0.0, "ratio": 0.0}
-    rows = [row | about | {"kept": beyond[row["asked"]] <= row["limit"]} for row in made["rows"]]
+    rows = [row | about | {"kept": beyond[row["request"]] <= row["limit"]} for row in made["rows"]]
     return cell | {"rows": rows}
 
 
@@ -54,13 +54,13 @@ def main() -> None:
     words.add_argument("--seeds", default="20-24")
     words.add_argument("--jobs", type=int, default=1)
     words.add_argument("--data-folder")
-    asked = words.parse_args()
-    results, seeds = json.loads(asked.results.read_text()), {*parsed(asked.seeds)}
+    request = words.parse_args()
+    results, seeds = json.loads(request.results.read_text()), {*parsed(request.seeds)}
     cells = [c for c in results["cells"] if c["seed"] in seeds and c["split"] == "shift"]
     own = {(c["dataset"], c["seed"]): c for c in cells if c["entrant"] == OURS and c["rows"]}
     limits = tuple(row["limit"] for row in next(iter(own.values()))["rows"])
-    with ProcessPoolExecutor(asked.jobs) as pool:
-        todo = [pool.submit(measured, *key, asked.data_folder, limits) for key in own]
+    with ProcessPoolExecutor(request.jobs) as pool:
+        todo = [pool.submit(measured, *key, request.data_folder, limits) for key in own]
         found = dict(zip(own, [job.result() for job in todo], strict=True))
     others = [c for c in cells if c["entrant"] != OURS]
     judged: dict[tuple[str, float], list[Json]] = {}

@@ -14,7 +14,7 @@ from math import exp, inf
 import numpy as np
 
 
-def least_mu(with_row: np.ndarray, without: np.ndarray, confidence: float = 0.95) -> float:
+def min_mu(with_row: np.ndarray, without: np.ndarray, confidence: float = 0.95) -> float:
     """mu is at least this, at that confidence.  with_row, without: (runs,) a score for each run, higher where
     the row seems to be there. Half of the runs choose the threshold, the other half is counted, and both
     rates get an exact interval (Clopper-Pearson)."""

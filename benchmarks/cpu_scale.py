@@ -94,20 +94,20 @@ def one(folder: Path, n: int, d: int, M: int, repeats: int) -> dict[str, float]:
         for path in sorted(folder.iterdir())
     ]
     fairness = Fairness(0.05, basis=gaussian(M, 0.8, "rows"), bound=5.0)
-    recipe = Method("m", basis=gaussian(M_L, 0.8, "rows"), bound=5.0, share=0.1, fairness=fairness)
-    census = [answer(c, "census", None) for c in clients]
-    plan = server.plan(recipe, sum(census[1:], census[0]), tuple(c.key for c in clients))
-    ask = server.centres_question(plan, 0)
-    offers = [answer(c, "centres", ask) for c in clients]
+    method = Method("m", basis=gaussian(M_L, 0.8, "rows"), bound=5.0, share=0.1, fairness=fairness)
+    statistics = [answer(c, "statistics", None) for c in clients]
+    plan = server.plan(method, sum(statistics[1:], statistics[0]), tuple(c.key for c in clients))
+    send = server.centres_request(plan, 0)
+    offers = [answer(c, "centres", send) for c in clients]
     plan = server.with_centres(plan, sum(offers[1:], offers[0]))
-    broadcast = solvers.question(solvers.init(plan))
+    broadcast = solvers.request(solvers.init(plan))
     rng = np.random.default_rng(0)
-    asked = broadcast.asked
-    arrays = {k: 0.3 * rng.normal(size=getattr(asked, k).shape) for k in ("w", "alpha", "C")}
-    ask = replace(broadcast, asked=replace(asked, **arrays))
+    request = broadcast.request
+    arrays = {k: 0.3 * rng.normal(size=getattr(request, k).shape) for k in ("w", "alpha", "C")}
+    send = replace(broadcast, request=replace(request, **arrays))
 
     def round_() -> None:
-        add_up([answer(c, "sums", ask) for c in clients])
+        add_up([answer(c, "sums", send) for c in clients])
 
     with threadpool_limits(1):
         first = seconds(round_)
@@ -140,27 +140,27 @@ def main() -> None:
     parser.add_argument("--folder", default=None, help="where the files are written")
     parser.add_argument("--only", default="", help="rows, kernels, features or clients")
     parser.add_argument("--one", nargs=4, default=None, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        folder, *numbers = asked.one
-        return print(json.dumps(one(Path(folder), *map(int, numbers), asked.repeats)))
-    most = int(asked.rows)
-    cases = [("rows", n, 40, 200, 1) for n in (10**5, 10**6, 10**7) if n <= most]
-    cases += [("kernels", most // 20, 40, M, 1) for M in (50, 100, 200, 400, 1000)]
-    cases += [("features", most // 100, d, 200, 1) for d in (40, 100, 400, 1000)]
-    cases += [("clients", most // 20, 40, 200, p) for p in (2, 10, 100, 1000)]
+    request = parser.parse_args()
+    if request.one:
+        folder, *numbers = request.one
+        return print(json.dumps(one(Path(folder), *map(int, numbers), request.repeats)))
+    maximum = int(request.rows)
+    cases = [("rows", n, 40, 200, 1) for n in (10**5, 10**6, 10**7) if n <= maximum]
+    cases += [("kernels", maximum // 20, 40, M, 1) for M in (50, 100, 200, 400, 1000)]
+    cases += [("features", maximum // 100, d, 200, 1) for d in (40, 100, 400, 1000)]
+    cases += [("clients", maximum // 20, 40, 200, p) for p in (2, 10, 100, 1000)]
     print(
         "| what grows | rows | features | kernels | clients | first round, s | round, s | us a row "
         "| round / floor | peak GiB |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     )
     for what, n, d, M, p in cases:
-        if asked.only not in ("", what):
+        if request.only not in ("", what):
             continue
-        with TemporaryDirectory(dir=asked.folder) as folder:
+        with TemporaryDirectory(dir=request.folder) as folder:
             write(Path(folder), n, d, p)
             command = [sys.executable, __file__, "--one", folder, str(n), str(d), str(M)]
             done = subprocess.run(
-                [*command, "--repeats", str(asked.repeats)], capture_output=True, text=True
+                [*command, "--repeats", str(request.repeats)], capture_output=True, text=True
             )
         if done.returncode:
             print(what, n, d, M, p, done.stderr[-300:])

@@ -1,4 +1,4 @@
-"""Whether what is asked is what is decided: every data set, notion and tau, 70/30, over two clients.
+"""Whether what is asked is what is decided: every data set, metric and tau, 70/30, over two clients.
 
 For each fit: whether it converged, in how many rounds, the worst difference of the training rows' decisions over the
 method's set, and accuracy and difference on the test rows. ``bounded_group_loss`` bounds a mean log loss and no
@@ -23,15 +23,15 @@ from time import perf_counter
 import numpy as np
 from rows import load
 
-from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.summary import encoding_of, summary_statistics
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair_research.datasets import dataset
 
 DATASETS = ("adult", "dutch", "law", "compas", "oulad", "bank")
-NOTIONS = ("demographic_parity", "equal_opportunity", "equalized_odds", "bounded_group_loss")
+METRICS = ("demographic_parity", "equal_opportunity", "equalized_odds", "bounded_group_loss")
 TAUS, METHODS = (0.02, 0.05, 0.1), ("fairfl", "agnosticfair")
 TOO_LOW = 0.01
 """A mean log loss that no group can have: a fit that is held to it ends as low as it can."""
@@ -50,11 +50,11 @@ def halves(table: Table, seed: int) -> tuple[dict[str, Table], Table]:
     return {"one": table.take(one), "two": table.take(two)}, table.take(np.sort(order[cut:]))
 
 
-def difference(decided: np.ndarray, table: Table, positive: str, column: str, notion: str) -> float:
-    """The notion's largest difference of decisions between groups; their largest share of errors for a bound."""
+def difference(decided: np.ndarray, table: Table, positive: str, column: str, metric: str) -> float:
+    """The metric's largest difference of decisions between groups; their largest share of errors for a bound."""
     y, s = table.labels(positive) > 0, table.sensitive_features[column].codes
     labels = {"equal_opportunity": [y], "equalized_odds": [y, ~y]}.get(
-        notion, [np.ones(len(y), bool)]
+        metric, [np.ones(len(y), bool)]
     )
     found = []
     for inside in labels:
@@ -65,50 +65,54 @@ def difference(decided: np.ndarray, table: Table, positive: str, column: str, no
     return float(max(found))
 
 
-def run(asked: dict) -> dict:
+def run(request: dict) -> dict:
     """One fit of ours."""
-    source = dataset(asked["dataset"])
-    train, test = halves(rows(asked["dataset"], asked["rows"], asked["sources"]), asked["seed"])
-    column, limit = source.sensitive_features, asked["tau"]
+    source = dataset(request["dataset"])
+    train, test = halves(
+        rows(request["dataset"], request["rows"], request["sources"]), request["seed"]
+    )
+    column, limit = source.sensitive_features, request["tau"]
     about = {"positive": source.positive, "sensitive_features": column}
-    if asked["notion"] == "bounded_group_loss":
-        lowest = method(asked["method"], notion=asked["notion"], tau=TOO_LOW)
+    if request["metric"] == "bounded_group_loss":
+        lowest = method(request["method"], metric=request["metric"], tau=TOO_LOW)
         limit += fit(train, lowest, **about).worst_surrogate
-    recipe = method(asked["method"], notion=asked["notion"], tau=limit)
+    chosen_method = method(request["method"], metric=request["metric"], tau=limit)
     begin = perf_counter()
-    fitted = fit(train, recipe, **about)
+    fitted = fit(train, chosen_method, **about)
     seconds = perf_counter() - begin
     decided = fitted.model.predict(test) > 0
-    bounded = asked["notion"] == "bounded_group_loss"
+    bounded = request["metric"] == "bounded_group_loss"
     worst = fitted.worst_surrogate if bounded else fitted.trained_difference
     return {
-        **{k: asked[k] for k in ("dataset", "seed", "notion", "tau", "method")},
+        **{k: request[k] for k in ("dataset", "seed", "metric", "tau", "method")},
         "limit": limit,
         "outcome": fitted.outcome,
         "rounds": fitted.rounds,
         "seconds": seconds,
         "decided": worst,
         "accuracy": float((decided == (test.labels(source.positive) > 0)).mean()),
-        "difference": difference(decided, test, source.positive, column, asked["notion"]),
+        "difference": difference(decided, test, source.positive, column, request["metric"]),
         "positive_rate": float(decided.mean()),
     }
 
 
-def run_peer(asked: dict) -> dict:
+def run_peer(request: dict) -> dict:
     """ExponentiatedGradient, then fairfl at the difference that it has on the training rows."""
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
     from sklearn.linear_model import LogisticRegression
 
-    source = dataset(asked["dataset"])
-    train, test = halves(rows(asked["dataset"], asked["rows"], asked["sources"]), asked["seed"])
+    source = dataset(request["dataset"])
+    train, test = halves(
+        rows(request["dataset"], request["rows"], request["sources"]), request["seed"]
+    )
     whole, column = concatenate(list(train.values())), source.sensitive_features
-    encoding = encoding_of(take_census(whole, "all"))
+    encoding = encoding_of(summary_statistics(whole, "all"))
     X, y = encode(encoding, whole), whole.labels(source.positive)
     s, test_s = (t.sensitive_features[column].codes for t in (whole, test))
     begin = perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        bound = DemographicParity(difference_bound=asked["tau"])
+        bound = DemographicParity(difference_bound=request["tau"])
         peer = ExponentiatedGradient(LogisticRegression(max_iter=1000), bound)
         peer.fit(X, y, sensitive_features=s)
     theirs = perf_counter() - begin
@@ -123,8 +127,8 @@ def run_peer(asked: dict) -> dict:
     ours = perf_counter() - begin
     decided = fitted.model.predict(test) > 0
     return {
-        **{k: asked[k] for k in ("dataset", "seed", "tau")},
-        "notion": "demographic_parity",
+        **{k: request[k] for k in ("dataset", "seed", "tau")},
+        "metric": "demographic_parity",
         "method": "peer",
         "peer_accuracy": float(1 - np.abs(test_y - test_p).mean()),
         "peer_difference": float(test_gap),
@@ -139,14 +143,14 @@ def run_peer(asked: dict) -> dict:
 
 
 def key(entry: dict) -> tuple:
-    return tuple(entry[k] for k in ("dataset", "seed", "notion", "tau", "method"))
+    return tuple(entry[k] for k in ("dataset", "seed", "metric", "tau", "method"))
 
 
 def summary(found: list[dict]) -> None:
-    """One line per method and notion, and one of the peers."""
-    for name, notion in product(METHODS, NOTIONS):
+    """One line per method and metric, and one of the peers."""
+    for name, metric in product(METHODS, METRICS):
         own = [
-            e for e in found if (e["method"], e["notion"]) == (name, notion) and "error" not in e
+            e for e in found if (e["method"], e["metric"]) == (name, metric) and "error" not in e
         ]
         if not own:
             continue
@@ -154,7 +158,7 @@ def summary(found: list[dict]) -> None:
         broken = [e for e in ended if e["decided"] > e["limit"] + 0.002]
         rounds = np.mean([e["rounds"] for e in own])
         print(
-            f"{name}, {notion}: {len(ended)} of {len(own)} converged ({len(ended) / len(own):.1%}), {len(broken)} of "
+            f"{name}, {metric}: {len(ended)} of {len(own)} converged ({len(ended) / len(own):.1%}), {len(broken)} of "
             f"them beyond tau + 0.002, rounds {rounds:.1f} in the mean and {max(e['rounds'] for e in own)} at most"
         )
     for name in DATASETS:
@@ -173,18 +177,18 @@ def summary(found: list[dict]) -> None:
             print(f"{key(entry)}: {entry['error']}")
 
 
-def guarded(asked: dict) -> dict:
+def guarded(request: dict) -> dict:
     try:
-        return run_peer(asked) if asked["method"] == "peer" else run(asked)
+        return run_peer(request) if request["method"] == "peer" else run(request)
     except Exception as error:  # a row of the table, not the end of the benchmark
-        return {**asked, "error": f"{type(error).__name__}: {error}"}
+        return {**request, "error": f"{type(error).__name__}: {error}"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0-4")
     parser.add_argument("--datasets", default=",".join(DATASETS))
-    parser.add_argument("--notions", default=",".join(NOTIONS))
+    parser.add_argument("--metrics", default=",".join(METRICS))
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--taus", default=",".join(map(str, TAUS)))
     parser.add_argument("--jobs", type=int, default=1)
@@ -192,24 +196,24 @@ def main() -> None:
     parser.add_argument("--data-folder", default=None, help="holds a folder for each data set")
     parser.add_argument("--out", default="decisions.jsonl")
     parser.add_argument("--peers", action="store_true")
-    asked = parser.parse_args()
-    first, _, last = asked.seeds.partition("-")
+    request = parser.parse_args()
+    first, _, last = request.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
-    taus = [float(tau) for tau in asked.taus.split(",")]
-    names, wanted = asked.datasets.split(","), asked.methods.split(",")
-    todo = [*product(names, seeds, asked.notions.split(","), taus, wanted)]
-    if asked.peers:
+    taus = [float(tau) for tau in request.taus.split(",")]
+    names, wanted = request.datasets.split(","), request.methods.split(",")
+    todo = [*product(names, seeds, request.metrics.split(","), taus, wanted)]
+    if request.peers:
         todo += product(names, seeds, ("demographic_parity",), taus, ("peer",))
-    path = Path(asked.out)
+    path = Path(request.out)
     found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {key(entry) for entry in found}
     jobs = [
-        dict(zip(("dataset", "seed", "notion", "tau", "method"), one, strict=True))
-        | {"rows": asked.rows, "sources": asked.data_folder}
+        dict(zip(("dataset", "seed", "metric", "tau", "method"), one, strict=True))
+        | {"rows": request.rows, "sources": request.data_folder}
         for one in todo
         if one not in done
     ]
-    with ProcessPoolExecutor(asked.jobs) as pool, path.open("a") as file:
+    with ProcessPoolExecutor(request.jobs) as pool, path.open("a") as file:
         for future in as_completed([pool.submit(guarded, job) for job in jobs]):
             found.append(future.result())
             file.write(json.dumps(found[-1]) + "\n")

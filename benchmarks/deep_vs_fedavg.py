@@ -15,7 +15,7 @@ from timing import in_turn, say
 
 from agnosticfair import federation, networks
 from agnosticfair.client.client import Client
-from agnosticfair.client.networks import _key, kept, network_at
+from agnosticfair.client.networks import _key, network_at, prepared_rows
 from agnosticfair.client.steps import answer
 from agnosticfair.methods import Network, method
 from agnosticfair_research.datasets import dataset, load_dataset
@@ -25,7 +25,7 @@ from agnosticfair_research.splits import shift
 def plain(client: Client, broadcast, network: Network):
     """A round of FedAvg as a function without arguments."""
     rows = client.prepare(broadcast.task)
-    net = network_at(client, broadcast.task, "cpu", broadcast.asked.w)
+    net = network_at(client, broadcast.task, "cpu", broadcast.request.w)
     z, y = net.inputs(rows.X[:, :-1]), torch.tensor(rows.y, dtype=torch.float32)
     module = networks.build(network.name, network.hidden, z.shape[1])
     start = {k: v.clone() for k, v in module.state_dict().items()}
@@ -53,8 +53,8 @@ def plain(client: Client, broadcast, network: Network):
 def turns(client: Client, broadcast, network: Network):
     """A round at one client: plain, and ours with at hand what it has when a round begins."""
     answer(client, "train", broadcast)
-    held = client.kept(broadcast.task, kept)
-    before = (_key(broadcast.asked.before), held.before[1])
+    held = client.cached(broadcast.task, prepared_rows)
+    before = (_key(broadcast.request.before), held.before[1])
 
     def ours():
         held.before = before
@@ -71,26 +71,31 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=Network().steps)
     parser.add_argument("--batch", type=int, default=Network().batch)
     parser.add_argument("--repeats", type=int, default=20)
-    asked = parser.parse_args()
+    request = parser.parse_args()
     torch.set_num_threads(1)
-    source = dataset(asked.dataset)
-    tables = shift(load_dataset(asked.dataset, asked.data_folder), source, 2, 0).train
-    hidden = tuple(int(width) for width in asked.hidden.split(","))
-    network = Network("mlp", hidden, asked.steps, asked.batch)
+    source = dataset(request.dataset)
+    tables = shift(load_dataset(request.dataset, request.data_folder), source, 2, 0).train
+    hidden = tuple(int(width) for width in request.hidden.split(","))
+    network = Network("mlp", hidden, request.steps, request.batch)
     for name in ("fl", "agnosticfair"):
         engine = Recorder(federation.in_process(tables))
-        made = method(name, network=network, max_rounds=4)
+        chosen_method = method(name, network=network, max_rounds=4)
         federation.fit(
-            engine, made, sensitive_features=source.sensitive_features, positive=source.positive
+            engine,
+            chosen_method,
+            sensitive_features=source.sensitive_features,
+            positive=source.positive,
         )
-        last = engine.asked["train"]
+        last = engine.request["train"]
         pairs = [turns(Client(k, t), last, network) for k, t in tables.items()]
-        what = f"{asked.dataset}, MLP {asked.hidden}, {network.steps} steps of {network.batch}"
-        times = in_turn(*(lambda fs=fs: [f() for f in fs] for fs in zip(*pairs)), asked.repeats, 1)
+        what = f"{request.dataset}, MLP {request.hidden}, {network.steps} steps of {network.batch}"
+        times = in_turn(
+            *(lambda fs=fs: [f() for f in fs] for fs in zip(*pairs)), request.repeats, 1
+        )
         say(f"{what}, all clients: {name} / plain FedAvg", *times)
         largest = max(range(len(pairs)), key=lambda k: len([*tables.values()][k]))
         rows = len([*tables.values()][largest])
-        say(f"the largest ({rows} rows) alone", *in_turn(*pairs[largest], asked.repeats, 1))
+        say(f"the largest ({rows} rows) alone", *in_turn(*pairs[largest], request.repeats, 1))
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def deployed(
     times = [
         datetime.fromisoformat(event["time"]).timestamp()
         for event in events
-        if event.get("step") in ("sums", "part_sums", "train")
+        if event.get("step") in ("sums", "subgroup_sums", "train")
     ]
     total = time.perf_counter() - begin
     first, *_, last = sorted(number for number in used if number != "ended")
@@ -119,14 +119,14 @@ def main() -> None:
     parser.add_argument("--method", default="agnosticfair")
     parser.add_argument("--network")
     parser.add_argument("--port", default="18700")
-    asked = parser.parse_args()
-    more = ["--port", asked.port, "--method", asked.method, "--max-rounds", str(ROUNDS)]
-    more += ["--network", asked.network] if asked.network else []
+    request = parser.parse_args()
+    more = ["--port", request.port, "--method", request.method, "--max-rounds", str(ROUNDS)]
+    more += ["--network", request.network] if request.network else []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        files = write_sites(folder, asked.sites)
+        files = write_sites(folder, request.sites)
         total, rounds, each = deployed(folder, files, more)
-        chosen = method(asked.method, network=asked.network, max_rounds=ROUNDS)
+        chosen = method(request.method, network=request.network, max_rounds=ROUNDS)
         tables = read_clients(files.values(), Roles("income", ("sex",)))
         ends: list[float] = []
         spent = time.process_time()
@@ -137,7 +137,7 @@ def main() -> None:
     here, there = statistics.median(bare), statistics.median(rounds)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     print(
-        f"from nothing to a model of {asked.sites} sites: {total:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of "
+        f"from nothing to a model of {request.sites} sites: {total:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of "
         f"processors over all processes; the bare engine's fit {spent:.1f} s"
     )
     told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in each.items())

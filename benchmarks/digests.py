@@ -30,10 +30,10 @@ def bytes_of(numbers: np.ndarray) -> bytes:
 
 
 if __name__ == "__main__":
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--every", type=int, default=1, help="take every such row")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--every", type=int, default=1, help="take every such row")
     table = load_dataset("adult")
-    train = iid(table.take(np.arange(0, len(table), given.parse_args().every)), seed=0).train
+    train = iid(table.take(np.arange(0, len(table), parser.parse_args().every)), seed=0).train
     with threadpool_limits(1):
         for name in sorted(METHODS):
             fitted = fit(train, name, sensitive_features="sex", positive=">50K")

@@ -1,5 +1,5 @@
-"""The bars of the estimator on Adult: overhead over the bare solver, notions over unseen deployments,
-race and sex at once.  Run: python benchmarks/estimator.py [overhead notions race target bases path kernels network]"""
+"""The bars of the estimator on Adult: overhead over the bare solver, metrics over unseen deployments,
+race and sex at once.  Run: python benchmarks/estimator.py [overhead metrics race target bases path kernels network]"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.errors import AgnosticFairError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import Basis, by_client
-from agnosticfair.mathematics.metrics import accuracy, gap
+from agnosticfair.mathematics.scoring import accuracy, gap
 from agnosticfair.methods import method
 from agnosticfair.report.figures import BLUE, RED
 from agnosticfair.tuning import trace
@@ -25,7 +25,7 @@ from agnosticfair_research.datasets import dataset, load_dataset
 from agnosticfair_research.deployments import deployments
 from agnosticfair_research.splits import shift
 
-LEAST_CELL = 200
+MIN_CELL = 200
 """Rows of every compared (group, label) that a deployment must have for its gap to be more than noise."""
 
 
@@ -51,7 +51,7 @@ def overhead(split) -> None:
     print(f"overhead: estimator / bare = {ratio:.3f} ({times})")
 
 
-def notions(taus=(0.03, 0.05, 0.08, 0.12), seeds=range(5)) -> None:
+def metrics(taus=(0.03, 0.05, 0.08, 0.12), seeds=range(5)) -> None:
     """Gaps over the unseen deployments, with a constraint and without: means over seeds."""
     found: dict[tuple[str, str], list[list[float]]] = {}
     for seed in seeds:
@@ -59,36 +59,36 @@ def notions(taus=(0.03, 0.05, 0.08, 0.12), seeds=range(5)) -> None:
         y, s = split.test.labels(">50K"), split.test.column("sex").codes
         free = fit(split.train, "fl", sensitive_features="sex").model
         unseen = deployments(split.test, free.encoding, seed, "sex")
-        for notion in ("equal_opportunity", "equalized_odds"):
-            row = found.setdefault((notion, "unconstrained"), [])
-            row.append(measured(free.predict(split.test), notion, y, s, unseen))
+        for metric in ("equal_opportunity", "equalized_odds"):
+            row = found.setdefault((metric, "unconstrained"), [])
+            row.append(measured(free.predict(split.test), metric, y, s, unseen))
             for tau in taus:
-                recipe = method("agnosticfair", notion=notion, tau=tau, nominal=0.01)
-                made = fit(split.train, recipe, sensitive_features="sex", seed=seed)
-                row = found.setdefault((notion, f"tau {tau}"), [])
-                row.append(measured(made.model.predict(split.test), notion, y, s, unseen))
-                print(seed, notion, tau, made.outcome, made.rounds, row[-1], flush=True)
-    print("notion, method: mean (standard deviation) over seeds of", *MEASURED, sep="; ")
-    for (notion, name), values in found.items():
+                chosen_method = method("agnosticfair", metric=metric, tau=tau, nominal=0.01)
+                fitted = fit(split.train, chosen_method, sensitive_features="sex", seed=seed)
+                row = found.setdefault((metric, f"tau {tau}"), [])
+                row.append(measured(fitted.model.predict(split.test), metric, y, s, unseen))
+                print(seed, metric, tau, fitted.outcome, fitted.rounds, row[-1], flush=True)
+    print("metric, method: mean (standard deviation) over seeds of", *MEASURED, sep="; ")
+    for (metric, name), values in found.items():
         cells = zip(np.mean(values, axis=0), np.std(values, axis=0), strict=True)
-        print(f"{notion}, {name}:", "; ".join(f"{m:.3f} ({sd:.3f})" for m, sd in cells))
+        print(f"{metric}, {name}:", "; ".join(f"{m:.3f} ({sd:.3f})" for m, sd in cells))
     draw({key: np.mean(values, axis=0).tolist() for key, values in found.items()})
 
 
-def draw(means: dict[tuple[str, str], list[float]], path: str = "notions-adult.png") -> None:
-    """Accuracy over the largest gap, a line for each notion, with tau at every point."""
+def draw(means: dict[tuple[str, str], list[float]], path: str = "metrics-adult.png") -> None:
+    """Accuracy over the largest gap, a line for each metric, with tau at every point."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = drawn.subplots()
-    for notion, colour, marker, side in (
+    for metric, colour, marker, side in (
         ("equal_opportunity", BLUE, "o", "right"),
         ("equalized_odds", RED, "s", "left"),
     ):
         away = {"xytext": (-8 if side == "right" else 8, -3), "textcoords": "offset points"}
-        (x, y), *others = [(v[3], v[0]) for (n, _), v in means.items() if n == notion]
-        names = [name for n, name in means if n == notion][1:]
-        label = notion.replace("_", " ")
+        (x, y), *others = [(v[3], v[0]) for (n, _), v in means.items() if n == metric]
+        names = [name for n, name in means if n == metric][1:]
+        label = metric.replace("_", " ")
         axes.plot(x, y, marker, mfc="white", mec=colour, ms=8, label=f"{label}, unconstrained")
         axes.plot(*zip(*others, strict=True), "-" + marker, color=colour, label=label)
         axes.axvline(x / 2, color=colour, ls=":", lw=1)
@@ -106,21 +106,21 @@ def draw(means: dict[tuple[str, str], list[float]], path: str = "notions-adult.p
 MEASURED = (
     "accuracy",
     "gap on test",
-    *("mean gap", f"largest gap, where every cell compared has {LEAST_CELL} rows"),
+    *("mean gap", f"largest gap, where every cell compared has {MIN_CELL} rows"),
     *("largest gap anywhere", "largest gap anywhere beyond 1.96 standard errors"),
 )
 
 
-def measured(p, notion, y, s, unseen) -> list[float]:
-    gaps = np.array([gap(notion, y, p, s, x.weights) for x in unseen])
-    solid = np.array([least_cell(x.weights, y, s, notion) >= LEAST_CELL for x in unseen])
-    beyond = max(beyond_noise(p, notion, y, s, x.weights) for x in unseen)
+def measured(p, metric, y, s, unseen) -> list[float]:
+    gaps = np.array([gap(metric, y, p, s, x.weights) for x in unseen])
+    solid = np.array([min_cell(x.weights, y, s, metric) >= MIN_CELL for x in unseen])
+    beyond = max(beyond_noise(p, metric, y, s, x.weights) for x in unseen)
     of_solid = gaps[solid]
     return [accuracy(y, p), gaps[0], of_solid.mean(), of_solid.max(), gaps.max(), beyond]
 
 
-def labels_of(notion: str) -> tuple[int, ...]:
-    return (1,) if notion == "equal_opportunity" else (0, 1)
+def labels_of(metric: str) -> tuple[int, ...]:
+    return (1,) if metric == "equal_opportunity" else (0, 1)
 
 
 def effective(weights) -> float:
@@ -128,17 +128,17 @@ def effective(weights) -> float:
     return weights.sum() ** 2 / max((weights**2).sum(), 1e-300)
 
 
-def least_cell(weights, y, s, notion) -> float:
+def min_cell(weights, y, s, metric) -> float:
     """Effective rows of the smallest cell compared."""
-    cells = [weights[(s == g) & (y == label)] for g in np.unique(s) for label in labels_of(notion)]
+    cells = [weights[(s == g) & (y == label)] for g in np.unique(s) for label in labels_of(metric)]
     return min(map(effective, cells))
 
 
-def beyond_noise(p, notion, y, s, weights) -> float:
+def beyond_noise(p, metric, y, s, weights) -> float:
     """The gap less 1.96 standard errors, of the label where that is largest; each rate as (k + 1) / (n + 2)
     in its own error, so that no cell of few rows is sure of itself."""
     found = [0.0]
-    for label in labels_of(notion):
+    for label in labels_of(metric):
         rates, variances = [], []
         for g in np.unique(s):
             own = (s == g) & (y == label)
@@ -153,17 +153,17 @@ def beyond_noise(p, notion, y, s, weights) -> float:
 
 def race(table) -> None:
     """Race (five groups) and sex at once, trained and audited."""
-    census = replace(
+    statistics = replace(
         table,
         sensitive_features={"sex": table.column("sex"), "race": table.column("race")},
         other={},
     )
-    X = encode(fit({"a": census}, "fl", sensitive_features="sex").model.encoding, census)
-    groups = {k: c.values() for k, c in census.sensitive_features.items()}
+    X = encode(fit({"a": statistics}, "fl", sensitive_features="sex").model.encoding, statistics)
+    groups = {k: c.values() for k, c in statistics.sensitive_features.items()}
     for together, floor in ((False, 0.05), (False, 0.01), (True, 0.05)):
         begin = perf_counter()
         fair = AgnosticFairClassifier(method("rule", intersections=together, tau=0.1, floor=floor))
-        fair.fit(X, census.labels(">50K"), sensitive_features=groups)
+        fair.fit(X, statistics.labels(">50K"), sensitive_features=groups)
         trained = perf_counter() - begin
         made = fair.certificate_
         print(
@@ -203,9 +203,9 @@ def target(seeds=range(3)) -> None:
             for place, (name, settings) in enumerate(ways.items()):
                 p = once[place] if settings is None else None
                 if p is None:
-                    made = AgnosticFairClassifier(settings, random_state=seed)
-                    made.fit(X, y, sensitive_features=s, sample_weight=weights)
-                    p = made.predict(X_test)
+                    agnostic_fair_classifier = AgnosticFairClassifier(settings, random_state=seed)
+                    agnostic_fair_classifier.fit(X, y, sensitive_features=s, sample_weight=weights)
+                    p = agnostic_fair_classifier.predict(X_test)
                 rd = gap("demographic_parity", y_test, p, codes, x.weights)
                 found[name].append((accuracy(y_test, p, x.weights), rd))
         for name, values in found.items():
@@ -243,18 +243,18 @@ def bases(split) -> None:
         for tau in taus:
             begin = perf_counter()
             try:
-                made = fit(
+                fitted = fit(
                     tables, method("agnosticfair", tau=tau, **changes), sensitive_features="sex"
                 )
             except AgnosticFairError as error:
                 print(f"  {name}, tau {tau}: {error}")
                 continue
-            p = made.model.predict(split.test)
+            p = fitted.model.predict(split.test)
             rd = [gap("demographic_parity", y, p, s, x.weights) for x in found]
             print(
                 f"  {name}, tau {tau}: accuracy {accuracy(y, p):.4f}, risk difference on test {rd[0]:.4f}, "
                 f"unseen mean {np.mean(rd):.4f} p90 {np.quantile(rd, 0.9):.4f} max {max(rd):.4f}; "
-                f"{made.outcome} {made.rounds} rounds {perf_counter() - begin:.1f}s",
+                f"{fitted.outcome} {fitted.rounds} rounds {perf_counter() - begin:.1f}s",
                 flush=True,
             )
 
@@ -262,15 +262,15 @@ def bases(split) -> None:
 def path(split, name="rule", repeats=5, **settings) -> None:
     """What ten points of the frontier and the fit of the one that is picked cost, in single fits (processor time)."""
     with threadpool_limits(1):
-        recipe = method(name, **settings)
-        ask = {"sensitive_features": "sex"}
-        found = trace(split.train, recipe, **ask)  # to warm up, too
+        chosen_method = method(name, **settings)
+        send = {"sensitive_features": "sex"}
+        frontier = trace(split.train, chosen_method, **send)  # to warm up, too
         times = {"single": [], "points": [], "pick": []}
         for _ in range(repeats):
             for what, work in (
-                ("single", partial(fit, split.train, recipe, **ask)),
-                ("points", partial(trace, split.train, recipe, **ask)),
-                ("pick", found.pick),
+                ("single", partial(fit, split.train, chosen_method, **send)),
+                ("points", partial(trace, split.train, chosen_method, **send)),
+                ("pick", frontier.pick),
             ):
                 begin = process_time()
                 work()
@@ -278,30 +278,30 @@ def path(split, name="rule", repeats=5, **settings) -> None:
         single, points, pick = (np.array(times[what]) for what in ("single", "points", "pick"))
         shares = (points + pick) / single
         print(
-            f"frontier of {name} {settings or ''}: {len(found.points)} points on {found.folds} folds with "
-            f"{', '.join(found.references)} beside them cost {np.median(points / single):.2f} single fits, with the "
+            f"frontier of {name} {settings or ''}: {len(frontier.points)} points on {frontier.folds} folds with "
+            f"{', '.join(frontier.references)} beside them cost {np.median(points / single):.2f} single fits, with the "
             f"picked one {np.median(shares):.2f} ({min(shares):.2f} to {max(shares):.2f}; one is {min(single):.2f} s)",
             flush=True,
         )
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or ["overhead", "notions", "race", "target", "bases", "path"]
+    request = sys.argv[1:] or ["overhead", "metrics", "race", "target", "bases", "path"]
     adult = load_dataset("adult")
     halves = shift(adult, dataset("adult"))
-    if "overhead" in asked:
+    if "overhead" in request:
         overhead(halves)
-    if "notions" in asked:
-        notions()
-    if "target" in asked:
+    if "metrics" in request:
+        metrics()
+    if "target" in request:
         target()
-    if "bases" in asked:
+    if "bases" in request:
         bases(halves)
-    if "path" in asked:
+    if "path" in request:
         path(halves)
-    if "kernels" in asked:
+    if "kernels" in request:
         path(halves, "agnosticfair", 1)
-    if "network" in asked:
+    if "network" in request:
         path(halves, repeats=1, network="mlp")
-    if "race" in asked:
+    if "race" in request:
         race(adult)

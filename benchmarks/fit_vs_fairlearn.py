@@ -3,9 +3,9 @@
 Same rows, same machine, in turn, for each number of BLAS threads: how many times longer ours take than a plain
 LogisticRegression over the features that they have themselves, and how many times longer ExponentiatedGradient takes
 than ours; last with each side at the number of threads that suits it best. That is the ratio to quote: on a busy
-machine two threads make ExponentiatedGradient wait for itself, ten times over. Ours have the census, the subgroups
-or kernels and the encoding in their times, and the rule, with its additive learner, two targets in five folds; the
-others are given encoded rows.
+machine two threads make ExponentiatedGradient wait for itself, ten times over. Ours have the summary statistics, the
+subgroups or kernels and the encoding in their times, and the rule, with its additive learner, two targets in five
+folds; the others are given encoded rows.
 
     python benchmarks/fit_vs_fairlearn.py [--dataset adult] [--repeats 5] [--methods rule,agnosticfair]
 """
@@ -27,7 +27,7 @@ KERNELS = "agnosticfair"
 PLAIN, PEER = "LogisticRegression", "ExponentiatedGradient"
 
 
-def rivals(train: dict, source, recipes: dict, solver: str) -> tuple[dict, dict]:
+def rivals(train: dict, source, methods: dict, solver: str) -> tuple[dict, dict]:
     """What is timed, by name; and what the fits of ours came to."""
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
     from sklearn.linear_model import LogisticRegression
@@ -38,7 +38,7 @@ def rivals(train: dict, source, recipes: dict, solver: str) -> tuple[dict, dict]
     s = np.concatenate([t.column(source.sensitive_features).codes for t in train.values()])
 
     def ours(name: str):
-        ended[name] = fit(train, recipes[name], **about)
+        ended[name] = fit(train, methods[name], **about)
 
     def plain(X):
         LogisticRegression(solver=solver).fit(X, y)
@@ -49,7 +49,7 @@ def rivals(train: dict, source, recipes: dict, solver: str) -> tuple[dict, dict]
             X, y, sensitive_features=s
         )
 
-    for name in recipes:
+    for name in methods:
         ours(name)
         X = np.concatenate([encode(ended[name].model.encoding, t) for t in train.values()])
         works[name] = lambda name=name: ours(name)
@@ -69,21 +69,21 @@ def main() -> None:
     parser.add_argument("--solver", default="lbfgs", help="of scikit-learn's logistic regression")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--without-peer", action="store_true")
-    asked = parser.parse_args()
+    request = parser.parse_args()
     warnings.simplefilter("ignore")
-    source = dataset(asked.dataset)
-    train = shift(load_dataset(asked.dataset, asked.data_folder), source, 2, 0).train
+    source = dataset(request.dataset)
+    train = shift(load_dataset(request.dataset, request.data_folder), source, 2, 0).train
     known = {
         KERNELS: method(KERNELS, tau=source.tau, centres="rows"),
         "rule": method("rule", learner="additive"),
     }
-    recipes = {name: known.get(name, METHODS[name]) for name in asked.methods.split(",")}
-    works, ended = rivals(train, source, recipes, asked.solver)
-    if asked.without_peer:
+    methods = {name: known.get(name, METHODS[name]) for name in request.methods.split(",")}
+    works, ended = rivals(train, source, methods, request.solver)
+    if request.without_peer:
         del works[PEER]
     best: dict[str, float] = {}
-    for threads in asked.threads:
-        times = all_in_turn(works, asked.repeats, threads)
+    for threads in request.threads:
+        times = all_in_turn(works, request.repeats, threads)
         for name, found in times.items():
             best[name] = min(best.get(name, np.inf), median(found))
         for name, fitted in ended.items():
@@ -96,9 +96,9 @@ def main() -> None:
         print(f"  {name}: {seconds:.3f}")
     for name, fitted in ended.items():
         yard = f"{PLAIN}, {fitted.model.encoding.width} features"
-        parts = 0 if fitted.named is None else len(fitted.named.agreed[1])
+        subgroups = 0 if fitted.subgroups is None else len(fitted.subgroups.agreed[1])
         print(
-            f"{name}: {fitted.outcome} in {fitted.rounds} rounds, {parts or 'no'} subgroups, "
+            f"{name}: {fitted.outcome} in {fitted.rounds} rounds, {subgroups or 'no'} subgroups, "
             f"{fitted.bytes_per_round:,} bytes a round; {best[name] / best[yard]:.2f} of {yard}"
             + (f"; {PEER} {best[PEER] / best[name]:.2f} of it" if PEER in best else "")
         )

@@ -3,7 +3,7 @@
     python benchmarks/full_gpu.py [--left 3]
 
 Fills the device's memory with plain allocations in this process, then fits in it (whose library has its room already)
-and by the command line in another (whose library has none). Also that sums over named parts have the CPU's bits. Needs
+and by the command line in another (whose library has none). Also that sums over subgroups have the CPU's bits. Needs
 a GPU that nobody else uses, and PyTorch.
 """
 
@@ -19,14 +19,14 @@ import torch
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import AgnosticFairError
 from agnosticfair.federation import fit, in_process
-from agnosticfair.mathematics.basis import subpopulations
+from agnosticfair.mathematics.basis import subgroups
 from agnosticfair.methods import Method, Network, method
 
 MIB = 1 << 20
 READINGS = {
     "additive": {"learner": "additive"},
     "linear": {"learner": "linear", "tau": 0.02},
-    "three values": {"learner": "linear", "basis": subpopulations(depth=3)},
+    "three values": {"learner": "linear", "basis": subgroups(depth=3)},
 }
 
 
@@ -42,12 +42,13 @@ def rows(n: int) -> Table:
 
 
 def same_bits(clients: dict[str, Table]) -> bool:
-    """Whether sums over named parts, and so models, are the same on the GPU."""
+    """Whether sums over subgroups, and so models, are the same on the GPU."""
     good = True
     for name, own in READINGS.items():
-        made = method("rule", **own)
+        chosen_method = method("rule", **own)
         here, there = (
-            fit(in_process(clients, device=where), made, positive="yes") for where in (None, "cuda")
+            fit(in_process(clients, device=where), chosen_method, positive="yes")
+            for where in (None, "cuda")
         )
         same = here.model.digest == there.model.digest and here.history == there.history
         print(f"{name}: {there.rounds} rounds, {'the same bits' if same else 'OTHER BITS'}")
@@ -67,9 +68,9 @@ def filled(left: float) -> list[torch.Tensor]:
     return held
 
 
-def refused(name: str, clients: dict[str, Table], made: Method, device: str | None) -> bool:
+def refused(name: str, clients: dict[str, Table], method: Method, device: str | None) -> bool:
     try:
-        fitted = fit(in_process(clients, device=device), made, positive="yes")
+        fitted = fit(in_process(clients, device=device), method, positive="yes")
     except AgnosticFairError as error:
         print(f"{name}: {error}")
         return "\n" not in str(error)
@@ -86,7 +87,7 @@ def command_line(table: Table) -> bool:
         values = [*table.numeric.values(), *(c.values() for c in words if c is not None)]
         lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*values, strict=True))]
         path.write_text("\n".join(lines) + "\n")
-        asked = f"fit {path} --target y --sensitive-features sex --device cuda".split()
+        request = f"fit {path} --target y --sensitive-features sex --device cuda".split()
         for more in (
             "",
             "--network mlp",
@@ -98,7 +99,7 @@ def command_line(table: Table) -> bool:
                 sys.executable,
                 "-m",
                 "agnosticfair",
-                *asked,
+                *request,
                 *more.split(),
                 "--out",
                 str(out),
@@ -116,15 +117,15 @@ def command_line(table: Table) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--left", type=float, default=3.0, help="MiB")
-    asked = parser.parse_args()
+    request = parser.parse_args()
     table = rows(4000)
     clients = {f"c{k}": table.take(np.arange(len(table)) % 2 == k) for k in range(2)}
     good = same_bits(clients)
     torch.cuda.empty_cache()
-    held, large = filled(asked.left), rows(400_000)
+    held, large = filled(request.left), rows(400_000)
     print(f"{torch.cuda.mem_get_info()[0] / MIB:.1f} MiB left, {len(held)} tensors hold the rest")
     crowd, net = {"one": large}, Network(device="cuda", batch=None)
-    good &= refused("linear, parts", crowd, method("rule"), "cuda")
+    good &= refused("linear, subgroups", crowd, method("rule"), "cuda")
     good &= refused("linear, kernels", crowd, method("agnosticfair"), "cuda")
     good &= refused("network, kernels", crowd, method("agnosticfair", network=net), None)
     good &= refused("network, averaging", crowd, method("fedavg", network=net), None)

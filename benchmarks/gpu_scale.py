@@ -22,7 +22,7 @@ import torch
 
 from agnosticfair.client.sums import float32 as accelerated
 from agnosticfair.client.sums import torch_device as device
-from agnosticfair.client.sums.float32 import Question32, Rows32, chunk_sums, exponents, moved
+from agnosticfair.client.sums.float32 import Request32, Rows32, chunk_sums, exponents, moved
 from agnosticfair.errors import AgnosticFairError
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.fairness import Surrogate
@@ -35,7 +35,7 @@ def say(*what):
 
 
 def section(title, limit, work):
-    """Run a part by itself: what goes wrong in it is told, and the next one goes on."""
+    """Run a subgroup by itself: what goes wrong in it is told, and the next one goes on."""
     if time.perf_counter() - BEGIN > limit:
         return say(f"--- {title}: left out, no time")
     say(f"--- {title}")
@@ -109,21 +109,21 @@ def make_rows(n, d, where, seed=0):
     starts = np.array([0, n * 3 // 10, n])
     step = max(1, (1 << 28) // d)
     for first in range(0, n, step):
-        part = slice(first, min(first + step, n))
-        x = torch.rand((part.stop - first, d), generator=draw, device=where)
+        subgroup = slice(first, min(first + step, n))
+        x = torch.rand((subgroup.stop - first, d), generator=draw, device=where)
         x = torch.round(x * 2**20) / 2**20
-        Z[part, :d], Z[part, d], Z[part, d + 1] = x, 1.0, -(x * x).sum(1) / 2
-        noise = torch.rand(part.stop - first, generator=draw, device=where)
-        y[part] = (noise < torch.sigmoid((x - 0.5) @ beta - 0.5)).float()
+        Z[subgroup, :d], Z[subgroup, d], Z[subgroup, d + 1] = x, 1.0, -(x * x).sum(1) / 2
+        noise = torch.rand(subgroup.stop - first, generator=draw, device=where)
+        y[subgroup] = (noise < torch.sigmoid((x - 0.5) @ beta - 0.5)).float()
     return Rows32(Z, y, starts)
 
 
-def make_question(d, M, M_L, rows, seed=1):
+def make_request(d, M, M_L, rows, seed=1):
     """Centres are rows, as in a fit; alpha and C as random as they may be."""
     rng = np.random.default_rng(seed)
     centres = rows.Z[:: max(1, len(rows.Z) // M)][:M, :d].cpu().double().numpy()
     sigma = 0.8 * (d / 40) ** 0.5
-    return Question32(
+    return Request32(
         exponents(gaussian(M, sigma), centres, d),
         None,
         rng.normal(size=d + 1) * (40 / d) ** 0.5,
@@ -140,10 +140,10 @@ def narrowed(q):
 
 def some(rows, n):
     """The first rows of each cell, n in all."""
-    parts = [slice(a, a + min(b - a, n // 2)) for a, b in zip(rows.starts, rows.starts[1:])]
-    starts = np.cumsum([0] + [p.stop - p.start for p in parts])
+    subgroups = [slice(a, a + min(b - a, n // 2)) for a, b in zip(rows.starts, rows.starts[1:])]
+    starts = np.cumsum([0] + [p.stop - p.start for p in subgroups])
     return Rows32(
-        torch.cat([rows.Z[p] for p in parts]), torch.cat([rows.y[p] for p in parts]), starts
+        torch.cat([rows.Z[p] for p in subgroups]), torch.cat([rows.y[p] for p in subgroups]), starts
     )
 
 
@@ -154,12 +154,12 @@ def reference(rows, q):
     pieces, step = [], 50_000
     for j in range(len(rows.starts) - 1):
         for first in range(rows.starts[j], rows.starts[j + 1], step):
-            part = slice(first, min(first + step, rows.starts[j + 1]))
-            ends = np.array([0] * (j + 1) + [part.stop - first] * (len(rows.starts) - 1 - j))
-            pieces.append(Rows32(Z[part], y[part], ends))
+            subgroup = slice(first, min(first + step, rows.starts[j + 1]))
+            ends = np.array([0] * (j + 1) + [subgroup.stop - first] * (len(rows.starts) - 1 - j))
+            pieces.append(Rows32(Z[subgroup], y[subgroup], ends))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(lambda piece: accelerated.add_up(piece, q), pieces))
-    return tuple(sum(parts) for parts in zip(*found))
+    return tuple(sum(subgroups) for subgroups in zip(*found))
 
 
 NAMES = ("of_L", "of_F", "loss", "uniform", "H", "correct")
@@ -167,7 +167,7 @@ NAMES = ("of_L", "of_F", "loss", "uniform", "H", "correct")
 
 def errors(found, true):
     """Largest error of each sum by the largest value of its kind: a row of the arrays (loss, mass, each
-    slope) is a kind, so that slopes are not excused by masses."""
+    gradient) is a kind, so that gradients are not excused by masses."""
     worst = {}
     for name, a, b in zip(NAMES, found, true):
         a, b = np.asarray(a, float), np.asarray(b, float)
@@ -218,7 +218,7 @@ def main_case(n, where):
     """Every way to do the round that the bar is about."""
     d, M, M_L = 40, 200, 100
     rows = make_rows(n, d, where)
-    q = make_question(d, M, M_L, rows)
+    q = make_request(d, M, M_L, rows)
     say(
         "rows made;", "floors in ms", {k: round(v * 1e3, 2) for k, v in floor(n, d, M, M_L).items()}
     )
@@ -227,11 +227,11 @@ def main_case(n, where):
     say("float64 reference on the CPU done,", len(subset.Z), "rows")
     q = narrowed(q)
     print(HEADER)
-    asked = moved(q, lambda v: torch.from_numpy(v).to(where))
-    for most in (1 << 16, 1 << 18, 1 << 20):
-        found = errors(device.plain(subset, asked, most), true)
-        time_, peak = timed(lambda m=most: device.plain(rows, asked, m), where)
-        line(f"torch, {most} rows at a time", n, d, M, M_L, time_, peak, max(found.values()))
+    request = moved(q, lambda v: torch.from_numpy(v).to(where))
+    for maximum in (1 << 16, 1 << 18, 1 << 20):
+        found = errors(device.plain(subset, request, maximum), true)
+        time_, peak = timed(lambda m=maximum: device.plain(rows, request, m), where)
+        line(f"torch, {maximum} rows at a time", n, d, M, M_L, time_, peak, max(found.values()))
     whole = everything64(rows, q) if where.type == "cuda" else None
     if whole:
         found = errors(device.add_up(rows, q), whole)
@@ -255,23 +255,23 @@ def everything64(rows, q):
 def compiled(rows, where):
     """The same formulas through torch.compile."""
     d, M, M_L, n = 40, 200, 100, len(rows.Z)
-    q = make_question(d, M, M_L, rows)
-    asked = moved(narrowed(q), lambda v: torch.from_numpy(v).to(where))
+    q = make_request(d, M, M_L, rows)
+    request = moved(narrowed(q), lambda v: torch.from_numpy(v).to(where))
     work = torch.compile(chunk_sums, dynamic=False)
-    most = 1 << 18
+    maximum = 1 << 18
     ends = (
-        rows.starts // most * most
+        rows.starts // maximum * maximum
     )  # whole stacks alone, so that there is one shape to compile for
     whole = Rows32(rows.Z, rows.y, np.array([0, ends[1], ends[2]]))
-    time_, peak = timed(lambda: device.plain(whole, asked, most, work), where)
+    time_, peak = timed(lambda: device.plain(whole, request, maximum, work), where)
     line("torch.compile", n, d, M, M_L, time_, peak, None)
 
 
-def growth(where, most, limit):
+def growth(where, maximum, limit):
     """Rows, kernels, features, clients: each grows by itself."""
     print(HEADER)
-    cases = [("rows", int(n), 40, 200, 100) for n in (1e5, 1e6, 1e7) if n <= most]
-    few = min(most, 10**7)
+    cases = [("rows", int(n), 40, 200, 100) for n in (1e5, 1e6, 1e7) if n <= maximum]
+    few = min(maximum, 10**7)
     cases += [("kernels", few, 40, M, M // 2) for M in (50, 100, 200, 400, 1000)]
     cases += [
         ("features", few // (10 if d > 200 else 1), d, 200, 100) for d in (40, 60, 100, 400, 1000)
@@ -283,26 +283,26 @@ def growth(where, most, limit):
         fresh(where)
         try:
             rows = make_rows(n, d, where)
-            q = make_question(d, M, M_L, rows)
+            q = make_request(d, M, M_L, rows)
             subset = some(rows, min(n, 20_000))
             error = max(errors(device.add_up(subset, narrowed(q)), reference(subset, q)).values())
-            asked = narrowed(q)
-            time_, peak = timed(lambda r=rows, a=asked: device.add_up(r, a), where, 5)
+            request = narrowed(q)
+            time_, peak = timed(lambda r=rows, a=request: device.add_up(r, a), where, 5)
             line(what, n, d, M, M_L, time_, peak, error)
         except Exception as error:
             say(what, n, d, M, "FAILED:", type(error).__name__, str(error)[:300])
     rows = make_rows(few, 40, where)
-    q = narrowed(make_question(40, 200, 100, rows))
+    q = narrowed(make_request(40, 200, 100, rows))
     for clients in (1, 2, 10, 100, 1000):
         size = few // clients
-        parts = [
+        subgroups = [
             Rows32(rows.Z[k * size : (k + 1) * size], rows.y[k * size : (k + 1) * size],
                    np.array([0, size * 3 // 10, size])) for k in range(clients)
         ]  # fmt: skip
 
-        def work(parts=parts):
-            for part in parts:
-                device.add_up(part, q)
+        def work(subgroups=subgroups):
+            for subgroup in subgroups:
+                device.add_up(subgroup, q)
 
         time_, peak = timed(work, where, 1)
         line(f"{clients} clients in turn", few, 40, 200, 100, time_, peak, None)
@@ -319,7 +319,7 @@ def misfortune(where):
     if where.type != "cuda":
         return
     rows = make_rows(4_000_000, 40, where)
-    q = narrowed(make_question(40, 200, 100, rows))
+    q = narrowed(make_request(40, 200, 100, rows))
     there = device.add_up(rows, q)
     for left in (400, 40, 0):
         fresh(where)
@@ -343,27 +343,27 @@ def main():
     parser.add_argument("--rows", type=float, default=1e8)
     parser.add_argument("--device", default="cuda")
     parser.add_argument(
-        "--seconds", type=float, default=420, help="begin no further part after these"
+        "--seconds", type=float, default=420, help="begin no further subgroup after these"
     )
     parser.add_argument("--out", type=Path, help="JSON file for the numbers")
-    asked = parser.parse_args()
-    where = device.device_of(asked.device)
-    n = int(asked.rows)
+    request = parser.parse_args()
+    where = device.device_of(request.device)
+    n = int(request.rows)
     say(
         "torch",
         torch.__version__,
         "on",
         torch.cuda.get_device_name() if where.type == "cuda" else where,
     )
-    section("ceilings", asked.seconds, lambda: measure_rates(where))
-    rows = section("the bar: rows x 40 features x 200 kernels (100 of them for the loss)", asked.seconds,
+    section("ceilings", request.seconds, lambda: measure_rates(where))
+    rows = section("the bar: rows x 40 features x 200 kernels (100 of them for the loss)", request.seconds,
                    lambda: main_case(n, where))  # fmt: skip
-    section("growth", asked.seconds, lambda: growth(where, n, asked.seconds))
-    section("misfortune", asked.seconds, lambda: misfortune(where))
+    section("growth", request.seconds, lambda: growth(where, n, request.seconds))
+    section("misfortune", request.seconds, lambda: misfortune(where))
     if rows is not None:
-        section("torch.compile", asked.seconds, lambda: compiled(rows, where))
-    if asked.out is not None:
-        asked.out.write_text(json.dumps({"rates": RATES, "lines": RECORD}))
+        section("torch.compile", request.seconds, lambda: compiled(rows, where))
+    if request.out is not None:
+        request.out.write_text(json.dumps({"rates": RATES, "lines": RECORD}))
     say("done")
 
 

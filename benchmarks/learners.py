@@ -14,15 +14,15 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.data.census import take_census
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import Table
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import of_all_rows, predict
 from agnosticfair.learners.heads import targets
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast, Reply, pack
-from agnosticfair.protocol.questions import step_of
+from agnosticfair.protocol.requests import step_of
 from agnosticfair.server import learning, rule, trainers
 from agnosticfair.server.plan import Plan, plan
 from agnosticfair_research.datasets import load_dataset
@@ -34,20 +34,20 @@ def learn(table: Table) -> tuple[Plan, learning.Learning, float, int]:
     """The plan, the learner's last state, its seconds, and the bytes of its largest message."""
     client, largest = Client("all", table), 0
 
-    def ask(broadcast: Broadcast) -> Reply:
-        reply = answer(client, step_of(broadcast.asked), broadcast)
+    def send(broadcast: Broadcast) -> Reply:
+        reply = answer(client, step_of(broadcast.request), broadcast)
         assert isinstance(reply, Reply)
         return reply
 
-    census = take_census(table, "the rows")
+    statistics = summary_statistics(table, "the rows")
     stated = plan(
-        method("rule", learner="additive"), census, ("all",), sensitive_features=SENSITIVE
+        method("rule", learner="additive"), statistics, ("all",), sensitive_features=SENSITIVE
     )
     begin = process_time()
-    made = rule.agreed(stated, census, ask)
+    made = rule.agreed(stated, statistics, send)
     state = learning.begun(made, "additive", trainers.trained_heads(made), SEED)
     while state.outcome == "running":
-        reply = ask(Broadcast(state.round + 1, made.task, learning.question(state)))
+        reply = send(Broadcast(state.round + 1, made.task, learning.request(state)))
         largest = max(largest, len(pack(reply)))
         state = learning.step(state, reply)
     return made, state, process_time() - begin, largest

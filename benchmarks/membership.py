@@ -14,8 +14,8 @@ import argparse
 import numpy as np
 from write_privacy import keep
 
-from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import schema_of
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.linear import log_loss
 from agnosticfair.methods import Network, method
@@ -37,15 +37,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
-    asked, told = parser.parse_args(), []
+    request, told = parser.parse_args(), []
     table = load_dataset("adult")
-    schema = schema_of(take_census(table, "adult"), "income")
+    schema = schema_of(summary_statistics(table, "adult"), "income")
     fair = method("fairfl", tau=0.02)
     network = method("fairfl", tau=0.02, network=Network(), max_rounds=60)
 
-    def exact(recipe):
+    def exact(chosen_method):
         return lambda tables, seed: (
-            fit(tables, recipe, positive=">50K", seed=seed, schema=schema, secure=True).model
+            fit(tables, chosen_method, positive=">50K", seed=seed, schema=schema, secure=True).model
         )
 
     def private(epsilon):
@@ -57,23 +57,23 @@ def main() -> None:
     fits |= {f"fairfl, epsilon {e:g}": private(e) for e in (9.0, 3.0, 1.0)}
     for name, make in fits.items():
         found = []
-        for seed in range(asked.seeds):
+        for seed in range(request.seeds):
             order = np.random.default_rng(seed).permutation(len(table))
             members, others = (
-                table.take(order[k * asked.rows : (k + 1) * asked.rows]) for k in (0, 1)
+                table.take(order[k * request.rows : (k + 1) * request.rows]) for k in (0, 1)
             )
-            half = np.arange(asked.rows) < asked.rows // 2
+            half = np.arange(request.rows) < request.rows // 2
             model = make({"a": members.take(half), "b": members.take(~half)}, seed)
             found.append(attack(model, members, others))
         (area, advantage), spread = np.mean(found, axis=0), np.std(found, axis=0, ddof=1)
         entry = {"fit": name, "area": area, "area_spread": spread[0], "advantage": advantage}
         told.append(entry)
         print(
-            f"{name}: area {area:.3f} +- {spread[0]:.3f}, advantage {advantage:.3f}; {asked.seeds} seeds",
+            f"{name}: area {area:.3f} +- {spread[0]:.3f}, advantage {advantage:.3f}; {request.seeds} seeds",
             flush=True,
         )
-    if asked.keep:
-        keep("membership", {"rows": asked.rows, "seeds": asked.seeds, "found": told})
+    if request.keep:
+        keep("membership", {"rows": request.rows, "seeds": request.seeds, "found": told})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 python benchmarks/monitoring.py --streams 1000     # whole monitors, a look after every batch: false alarms, and power
 python benchmarks/monitoring.py --power --data-folder FOLDER    # rows until a real shift is seen
-python benchmarks/monitoring.py --inside --streams 400          # streams drawn from reweighings in the set
+python benchmarks/monitoring.py --inside --streams 400          # streams drawn from reweightings in the set
 python benchmarks/monitoring.py --rows 1000000                  # seconds for so many rows
 """
 
@@ -18,8 +18,8 @@ from scipy.stats import chi2_contingency
 from agnosticfair import audit, fit
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.table import Column, Table, concatenate
-from agnosticfair.mathematics.notions import PARITY
-from agnosticfair.mathematics.parts import members, sizes_of, starts_of
+from agnosticfair.mathematics.metrics import PARITY
+from agnosticfair.mathematics.subgroups import members, sizes_of, starts_of
 from agnosticfair.monitoring.baseline import baseline_of as monitored
 from agnosticfair.monitoring.mix import mix_changed
 from agnosticfair.monitoring.monitor import Monitor
@@ -64,11 +64,11 @@ def watched():
     kept, and none could be kept more narrowly."""
     table, decided = people(200_000, np.random.default_rng(1))
     group = table.sensitive_features["sensitive_features"].values()
-    made = audit(decided, table, sensitive_features=group, parts=("job", "town"))
-    baseline = monitored(made)
+    certificate = audit(decided, table, sensitive_features=group, subgroups=("job", "town"))
+    baseline = monitored(certificate)
     limits = []
-    for part in baseline.parts:
-        at = dict(part)
+    for subgroup in baseline.subgroups:
+        at = dict(subgroup)
         jobs, towns = ([at[a]] if a in at else [*range(size)] for a, size in ((0, 10), (1, 4)))
         limits.append(float(np.ptp(rates()[np.ix_(jobs, towns)].mean(axis=(0, 1)))))
     return replace(baseline, limits=tuple(limits))
@@ -103,7 +103,7 @@ def stream(task):
 def alarms(streams, jobs):
     """False alarms of whole monitors, and rows until a bias beyond the limit in a tenth of the rows is seen."""
     baseline = watched()
-    print(f"{len(baseline.parts)} subgroups, looked at after every batch")
+    print(f"{len(baseline.subgroups)} subgroups, looked at after every batch")
     print("| beyond the limit | streams | monitor | z-test at every look |\n|---:|---:|---:|---:|")
     few = max(streams // 25, 4)
     for bias, rows, every, many in (
@@ -114,39 +114,45 @@ def alarms(streams, jobs):
     ):
         tasks = [(baseline, bias, rows, every, seed) for seed in range(many)]
         with ProcessPoolExecutor(jobs) as workers:
-            found = np.array([*workers.map(stream, tasks, chunksize=4)])
-        told = [f"{share:.1%} ever" for share in np.isfinite(found).mean(axis=0)]
+            values = np.array([*workers.map(stream, tasks, chunksize=4)])
+        told = [f"{share:.1%} ever" for share in np.isfinite(values).mean(axis=0)]
         if bias:
-            told = [f"{row:,.0f} rows" for row in np.median(found, axis=0)]
+            told = [f"{row:,.0f} rows" for row in np.median(values, axis=0)]
         print(f"| {bias:g} | {many:,} | {' | '.join(told)} |", flush=True)
 
 
 COLUMNS = ["workclass", "age", "race", "marital-status", "education"]
 
 
-def reweighed(task):
-    """One stream from a reweighing in the set: the verdict, the population's and the measured difference of all
+def reweighting(task):
+    """One stream from a reweighting in the set: the verdict, the population's and the measured difference of all
     rows, and the limit; None where a group has under the floor's share, which is in no set."""
     model, pool, seed, mixtures = task
     rng = np.random.default_rng([seed, 11])
     certified = pool.take(rng.permutation(len(pool))[:12000])
-    made = audit(model, certified, sensitive_features="sex", parts=COLUMNS, mixtures=mixtures)
-    monitor = Monitor(model, made)
+    certificate = audit(
+        model, certified, sensitive_features="sex", subgroups=COLUMNS, mixtures=mixtures
+    )
+    monitor = Monitor(model, certificate)
     codes = codes_of(pool, monitor.baseline.axes)
-    parts = [part for part in monitor.baseline.parts[1:] if len(part) <= 1 + seed % 2]
-    chosen = [parts[k] for k in rng.choice(len(parts), int(rng.integers(1, 6)), replace=False)]
+    subgroups = [
+        subgroup for subgroup in monitor.baseline.subgroups[1:] if len(subgroup) <= 1 + seed % 2
+    ]
+    chosen = [
+        subgroups[k] for k in rng.choice(len(subgroups), int(rng.integers(1, 6)), replace=False)
+    ]
     alpha = rng.dirichlet(np.ones(len(chosen)))
     theta = sum(
         a * members(codes, p) / members(codes, p).mean() for a, p in zip(alpha, chosen, strict=True)
     )
     s, decided = pool.sensitive_features["sex"].codes, model.predict(pool)
     mass = np.bincount(s, theta) / theta.sum()
-    if mass.min() < made.floor:
+    if mass.min() < certificate.floor:
         return None
     rates = np.bincount(s, theta * decided) / np.bincount(s, theta)
     drawn = pool.take(rng.choice(len(pool), STREAM, p=theta / theta.sum()))
     verdict = monitor.update(drawn)
-    return verdict.where, abs(rates[1] - rates[0]), verdict.everybody.difference, made.upper
+    return verdict.where, abs(rates[1] - rates[0]), verdict.overall.difference, certificate.upper
 
 
 def inside(streams, jobs):
@@ -154,7 +160,7 @@ def inside(streams, jobs):
     for mixtures in (True, False):
         tasks = [(model, pool, seed, mixtures) for seed in range(streams)]
         with ProcessPoolExecutor(jobs) as workers:
-            found = [f for f in workers.map(reweighed, tasks, chunksize=4) if f is not None]
+            found = [f for f in workers.map(reweighting, tasks, chunksize=4) if f is not None]
         within = np.array([f[1:] for f in found if f[0] == "inside"])
         over = (within[:, :2] > within[:, 2:]).mean(axis=0)
         print(
@@ -166,14 +172,14 @@ def inside(streams, jobs):
 
 def speed(rows):
     model, pool = setting()
-    made = audit(model, pool, sensitive_features="sex")
-    monitor, rng = Monitor(model, made), np.random.default_rng(0)
+    certificate = audit(model, pool, sensitive_features="sex")
+    monitor, rng = Monitor(model, certificate), np.random.default_rng(0)
     batches = [pool.take(rng.integers(0, len(pool), 100_000)) for _ in range(rows // 100_000)]
     begin, cpu = time.perf_counter(), time.process_time()
     for batch in batches:
         monitor.update(batch)
     print(
-        f"{rows:,} rows, {len(monitor.baseline.parts)} parts: {time.perf_counter() - begin:.1f} s, "
+        f"{rows:,} rows, {len(monitor.baseline.subgroups)} subgroups: {time.perf_counter() - begin:.1f} s, "
         f"{time.process_time() - cpu:.1f} s of CPU; the state has {len(monitor.state.to_bytes()):,} bytes"
     )
 
@@ -255,12 +261,12 @@ if __name__ == "__main__":
     parser.add_argument("--data-folder")
     parser.add_argument("--inside", action="store_true")
     parser.add_argument("--rows", type=int)
-    asked = parser.parse_args()
-    if asked.power:
-        power(asked.data_folder)
-    elif asked.inside:
-        inside(asked.streams, asked.jobs)
-    elif asked.rows:
-        speed(asked.rows)
+    request = parser.parse_args()
+    if request.power:
+        power(request.data_folder)
+    elif request.inside:
+        inside(request.streams, request.jobs)
+    elif request.rows:
+        speed(request.rows)
     else:
-        alarms(asked.streams, asked.jobs)
+        alarms(request.streams, request.jobs)

@@ -19,9 +19,9 @@ LAST = 12
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    asked = parser.parse_args()
+    request = parser.parse_args()
     print("work per message | rounds | seed | loss | worst difference | accuracy (training rows)")
-    for seed in range(asked.seeds):
+    for seed in range(request.seeds):
         train = shift(load_dataset("adult"), dataset("adult"), 3, seed).train
         for times in (1, 2, 4, 8):
             network = Network("mlp", steps=STEPS * times)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agnosticfair.data.census import encoding_of, merge, take_census
+from agnosticfair.data.summary import encoding_of, merge, summary_statistics
 from agnosticfair.data.table import concatenate
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
@@ -23,7 +23,7 @@ from agnosticfair_research.datasets import dataset
 from agnosticfair_research.pool import run_cells
 from agnosticfair_research.splits import split_of
 
-FOLDS, LEAST_ROWS, MEAN, MAX = 4, 200, 0.035, 0.22
+FOLDS, MIN_ROWS, MEAN, MAX = 4, 200, 0.035, 0.22
 MIXES = ("own", "equal", "reversed")
 
 
@@ -42,7 +42,7 @@ def cross_fitted(task: Task) -> dict:
         dataset(task.dataset),
         split_of(task.dataset, "shift", 2, task.seed, task.folder).train,
     )
-    sensitive_feature, made = (
+    sensitive_feature, chosen_method = (
         source.sensitive_features,
         method("agnosticfair", network="mlp", tau=task.tau),
     )
@@ -55,7 +55,7 @@ def cross_fitted(task: Task) -> dict:
         seen = {key: table.take(fold[key] != k) for key, table in train.items()}
         model = fit(
             seen,
-            made,
+            chosen_method,
             sensitive_features=sensitive_feature,
             positive=source.positive,
             seed=task.seed,
@@ -65,8 +65,8 @@ def cross_fitted(task: Task) -> dict:
     rows, decided = concatenate([*train.values()]), np.concatenate([*p.values()])
     client = np.repeat(np.arange(len(train)), [len(table) for table in train.values()])
     y, s = rows.labels(source.positive), rows.column(sensitive_feature).codes
-    encoding = encoding_of(merge({key: take_census(t, who=key) for key, t in train.items()}))
-    deployments.LEAST_ROWS = LEAST_ROWS
+    encoding = encoding_of(merge({key: summary_statistics(t, who=key) for key, t in train.items()}))
+    deployments.MIN_ROWS = MIN_ROWS
     places = deployments.deployments(rows, encoding, task.seed, sensitive_feature)
     share = np.bincount(client) / len(client)
     found = {"seed": task.seed, "tau": task.tau}
@@ -74,7 +74,7 @@ def cross_fitted(task: Task) -> dict:
         weight, rd = (wanted / share)[client], []
         for place in places:
             w = place.weights * weight
-            if w.sum() ** 2 / (w @ w) < LEAST_ROWS or deployments._least_share(s, w) < 0.05:
+            if w.sum() ** 2 / (w @ w) < MIN_ROWS or deployments._min_share(s, w) < 0.05:
                 continue
             rd.append(deployments.measure(y, decided, s, w)["risk_difference"])
         right = float(np.average(decided == y, weights=weight))
@@ -89,12 +89,14 @@ def main() -> None:
     parser.add_argument("--taus", default="0.08,0.09,0.1,0.11,0.12,0.13")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
-    asked = parser.parse_args()
-    taus = [float(tau) for tau in asked.taus.split(",")]
+    request = parser.parse_args()
+    taus = [float(tau) for tau in request.taus.split(",")]
     tasks = [
-        Task(asked.dataset, asked.data_folder, k, tau) for k in range(asked.seeds) for tau in taus
+        Task(request.dataset, request.data_folder, k, tau)
+        for k in range(request.seeds)
+        for tau in taus
     ]
-    rows = run_cells(cross_fitted, tasks, asked.jobs, lambda row: print(row, flush=True))
+    rows = run_cells(cross_fitted, tasks, request.jobs, lambda row: print(row, flush=True))
     best = (0.0, None)
     for tau in taus:
         means = {

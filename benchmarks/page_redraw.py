@@ -42,7 +42,7 @@ def call(*words: object) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=100)
-    asked = parser.parse_args()
+    request = parser.parse_args()
     with contextlib.ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         page_file, rows = place / "report.html", place / "adult"
@@ -59,7 +59,7 @@ def main() -> None:
         for width in (1280, 390):
             page = browser.new_page(viewport={"width": width, "height": 900})
             page.goto(page_file.as_uri())
-            times = page.evaluate(MOVE, [asked.repeats])
+            times = page.evaluate(MOVE, [request.repeats])
             rows = page.evaluate(
                 "JSON.parse(document.getElementById('data').textContent).studies[0].rows"
             )

@@ -3,8 +3,8 @@
     python benchmarks/populations.py --draws 200
 
 ordinary: rates between 0.2 and 0.6.  extreme: rates near 0 and 1, decisions nearly by group.  clustered: people on
-eight equal lines each, audited one line per person. A draw counts as kept if every interval of every part, of
-differences and of ratios, holds, and the bound over all parts.
+eight equal lines each, audited one line per person. A draw counts as kept if every interval of every subgroup, of
+differences and of ratios, holds, and the bound over all subgroups.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def drawn(kind: str, seed: int, rows: int = ROWS):
 
 
 def truth(kind: str, name: str) -> tuple[float, float]:
-    """The population's difference and ratio in a part."""
+    """The population's difference and ratio in a subgroup."""
     rates, where = (
         rates_of(kind),
         dict(one.split(" = ") for one in name.split(" and ") if "=" in one),
@@ -57,15 +57,24 @@ def truth(kind: str, name: str) -> tuple[float, float]:
 
 
 def kept(kind: str, seed: int, rows: int = ROWS) -> tuple[bool, bool, int]:
-    """Whether all differences of a draw hold, and all ratios; and how many parts were certified."""
+    """Whether all differences of a draw hold, and all ratios; and how many subgroups were certified."""
     frame, group, decided = drawn(kind, seed, rows)
-    made = audit(decided, frame, sensitive_features=group, precision=0.25)
-    able = [part for part in made.parts if part.estimable and not part.left_out]
-    true = {part.name: truth(kind, part.name) for part in able}
-    apart = all(part.low - 1e-9 <= true[part.name][0] <= part.high + 1e-9 for part in able)
-    apart &= max((true[part.name][0] for part in able), default=0.0) <= made.upper + 1e-9
+    certificate = audit(decided, frame, sensitive_features=group, precision=0.25)
+    able = [
+        subgroup
+        for subgroup in certificate.subgroups
+        if subgroup.estimable and not subgroup.left_out
+    ]
+    true = {subgroup.name: truth(kind, subgroup.name) for subgroup in able}
+    apart = all(
+        subgroup.low - 1e-9 <= true[subgroup.name][0] <= subgroup.high + 1e-9 for subgroup in able
+    )
+    apart &= (
+        max((true[subgroup.name][0] for subgroup in able), default=0.0) <= certificate.upper + 1e-9
+    )
     ratio = all(
-        part.ratio_low - 1e-9 <= true[part.name][1] <= part.ratio_high + 1e-9 for part in able
+        subgroup.ratio_low - 1e-9 <= true[subgroup.name][1] <= subgroup.ratio_high + 1e-9
+        for subgroup in able
     )
     return apart, ratio, len(able)
 
@@ -75,12 +84,12 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     draws = parser.parse_args().draws
     print(
-        "| population | draws | all differences | all ratios | jointly | parts |\n|---|---:|---:|---:|---:|---:|"
+        "| population | draws | all differences | all ratios | jointly | subgroups |\n|---|---:|---:|---:|---:|---:|"
     )
     for kind in KINDS:
-        found = np.array([kept(kind, seed) for seed in range(draws)])
-        both = (found[:, 0] & found[:, 1]).mean()
-        means = found.mean(axis=0)
+        values = np.array([kept(kind, seed) for seed in range(draws)])
+        both = (values[:, 0] & values[:, 1]).mean()
+        means = values.mean(axis=0)
         print(
             f"| {kind} | {draws} | {means[0]:.1%} | {means[1]:.1%} | {both:.1%} | {means[2]:.1f} |",
             flush=True,

@@ -18,17 +18,17 @@ from write_privacy import keep
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.data.census import take_census
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import concatenate
 from agnosticfair.methods import method
 from agnosticfair.private import Budget
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.questions import (
+from agnosticfair.protocol.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateGradients,
     PrivateMoments,
-    PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian
@@ -43,59 +43,61 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2500)
     parser.add_argument("--epsilon", type=float, default=3.0)
     parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
-    asked, found = parser.parse_args(), []
-    budget, adult = Budget(asked.epsilon, colluding=0), load_dataset("adult")
+    payload, found = parser.parse_args(), []
+    budget, adult = Budget(payload.epsilon, colluding=0), load_dataset("adult")
     few = {"numeric": {"age": adult.numeric["age"]}, "categorical": {}}
     rows = replace(adult, **few).take(np.arange(2000))
-    task = plan(method("fairfl"), take_census(rows, "adult"), ("a",), positive=">50K").task
+    task = plan(method("fairfl"), summary_statistics(rows, "adult"), ("a",), positive=">50K").task
     z = budget.multipliers(ROUNDS)
-    # where the canary's smoothed slope is steepest, and its decision positive
+    # where the canary's smoothed gradient is steepest, and its decision positive
     w = np.full((ROUNDS, task.encoding.width + 1), 1e-3) * np.arange(1, ROUNDS + 1)[:, None]
     only = np.zeros(1)
-    questions = [PrivateCounts(z["private_counts"], 0)]
-    questions += [PrivateMoments(z["private_moments"], 0)]
-    questions += [PrivateSlopes(z["private_slopes"], 0, 1.0, w[k], only) for k in range(ROUNDS)]
-    questions += [PrivateDecisions(z["private_decisions"], 0, w[-1])]
+    requests = [PrivateCounts(z["private_counts"], 0)]
+    requests += [PrivateMoments(z["private_moments"], 0)]
+    requests += [
+        PrivateGradients(z["private_gradients"], 0, 1.0, w[k], only) for k in range(ROUNDS)
+    ]
+    requests += [PrivateDecisions(z["private_decisions"], 0, w[-1])]
     oldest = int(np.argmax(rows.numeric["age"]))
     base, canary = rows.take(np.arange(20)), rows.take(np.array([oldest]))
 
     def sums(table, k):
-        return answer(Client("a", table), questions[k].step, Broadcast(k, task, questions[k]))
+        return answer(Client("a", table), requests[k].step, Broadcast(k, task, requests[k]))
 
-    without = [sums(base, k) for k in range(len(questions))]
-    with_row = [sums(concatenate([base, canary]), k) for k in range(len(questions))]
+    without = [sums(base, k) for k in range(len(requests))]
+    with_row = [sums(concatenate([base, canary]), k) for k in range(len(requests))]
 
     def score(made, halved):
         """Along what the canary adds, each field in units of its noise."""
         found = 0.0
-        for k, question in enumerate(questions):
+        for k, request in enumerate(requests):
             site = PrivateSite(
                 "a",
                 lambda *_, reply=made[k]: reply,
                 Ledger(1e3, budget.delta),
                 sampler=lambda scale, size: discrete_gaussian(scale * halved, size),
             )
-            noisy = site(question.step, Broadcast(k, task, question)).sums
-            for name, sigma in deviations(question, task).items():
+            noisy = site(request.step, Broadcast(k, task, request)).sums
+            for name, sigma in deviations(request, task).items():
                 adds = with_row[k].sums[name] - without[k].sums[name]
                 found += float(np.sum(adds * noisy[name])) / sigma**2
         return found
 
     for halved, said in ((1.0, "as stated"), (0.5, "wrongly halved")):
         scores = [
-            np.array([score(made, halved) for _ in range(asked.runs)])
+            np.array([score(made, halved) for _ in range(payload.runs)])
             for made in (with_row, without)
         ]
         mu = least_mu(*scores)
-        least = epsilon_of(mu, budget.delta)
-        found.append({"noise": said, "least": least, "claimed": asked.epsilon})
+        minimum = epsilon_of(mu, budget.delta)
+        found.append({"noise": said, "min_share": minimum, "claimed": payload.epsilon})
         print(
-            f"noise {said}: epsilon is at least {least:.2f} (mu {mu:.3f}) by {asked.runs} runs "
-            f"each way; claimed {asked.epsilon:g} at delta {budget.delta:g}",
+            f"noise {said}: epsilon is at least {minimum:.2f} (mu {mu:.3f}) by {payload.runs} runs "
+            f"each way; claimed {payload.epsilon:g} at delta {budget.delta:g}",
             flush=True,
         )
-    if asked.keep:
-        keep("audit", {"runs": asked.runs, "found": found})
+    if payload.keep:
+        keep("audit", {"runs": payload.runs, "found": found})
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from agnosticfair.data.axes import codes_of
-from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import schema_of
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.mathematics.basis import constant
 from agnosticfair.methods import method
 from agnosticfair.private import Budget, fit_private, schema_axes
@@ -39,11 +39,11 @@ def measured(model, rows, axes, positive):
     d, y = model.predict(rows) > 0, rows.labels(positive) > 0
     codes, found = codes_of(rows, axes), []
     group = next(iter(rows.sensitive_features.values())).codes
-    parts = [np.ones(len(d), bool)]
-    parts += [codes[:, a] == v for a, axis in enumerate(axes) for v in range(len(axis.values))]
-    for inside in parts:
+    subgroups = [np.ones(len(d), bool)]
+    subgroups += [codes[:, a] == v for a, axis in enumerate(axes) for v in range(len(axis.values))]
+    for inside in subgroups:
         of = [inside & (group == j) for j in (0, 1)]
-        if inside.mean() >= 0.05 and min(part.sum() for part in of) >= 100:
+        if inside.mean() >= 0.05 and min(subgroup.sum() for subgroup in of) >= 100:
             found.append(abs(d[of[0]].mean() - d[of[1]].mean()))
     return (d == y).mean(), found[0], np.quantile(found[1:], 0.9), max(found[1:])
 
@@ -52,8 +52,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epsilons", default="1,3")
     parser.add_argument("--seeds", default="0-4")
-    asked = parser.parse_args()
-    first, last = map(int, asked.seeds.split("-"))
+    request = parser.parse_args()
+    first, last = map(int, request.seeds.split("-"))
     table, spec = load_dataset("adult"), dataset("adult")
     taus = {
         "fairfl": (0.02, 0.05, 0.1),
@@ -68,18 +68,18 @@ def main():
         + "|---" * 7
         + "|"
     )
-    for epsilon in map(float, asked.epsilons.split(",")):
+    for epsilon in map(float, request.epsilons.split(",")):
         for name, every in taus.items():
             for tau in every:
                 found = []
                 for seed in range(first, last + 1):
                     train, test = halves(table, seed)
-                    plain = schema_of(take_census(train, "all"), spec.target)
-                    schema = replace(plain, bands=BINS if "bins" in name else {})
+                    plain = schema_of(summary_statistics(train, "all"), spec.target)
+                    schema = replace(plain, bins=BINS if "bins" in name else {})
                     more = {"basis": constant()} if "overall" in name else {}
-                    recipe = method(name.split(",")[0], tau=tau, **more)
+                    chosen_method = method(name.split(",")[0], tau=tau, **more)
                     own = {"budget": Budget(epsilon), "schema": schema, "positive": spec.positive}
-                    model = fit_private({"a": train}, recipe, **own).model
+                    model = fit_private({"a": train}, chosen_method, **own).model
                     found.append(measured(model, test, schema_axes(plain), spec.positive))
                 mean, error = np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))
                 cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error)]

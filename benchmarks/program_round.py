@@ -18,13 +18,13 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.client.sums.program import Subgroups
+from agnosticfair.client.sums.program import Memberships
 from agnosticfair.data.axes import axes_of, codes_of, histogram
-from agnosticfair.data.census import take_census
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.mathematics.crossed import cross, gram
 from agnosticfair.mathematics.multipliers import RateLimits, coordinates
-from agnosticfair.mathematics.parts import all_places, conjunctions, sizes_of
-from agnosticfair.mathematics.scores import Estimated, Points, drawn, evaluate, utility
+from agnosticfair.mathematics.scores import Estimated, Points, evaluate, sampled_rows, utility
+from agnosticfair.mathematics.subgroups import all_places, conjunctions, sizes_of
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair_research.datasets import load_dataset
 
@@ -34,18 +34,18 @@ EPS = 0.02
 def rows_like_adult(n: int, rng: np.random.Generator):
     """Subgroups, labels and estimates of n rows whose values are drawn from Adult's."""
     table = load_dataset("adult")
-    census = take_census(table, who="adult")
-    counts = {k: histogram(table.numeric[k], *census.numeric[k]) for k in census.numeric}
-    axes = axes_of(census, counts, 4, None, clients=("one",))
+    statistics = summary_statistics(table, who="adult")
+    counts = {k: histogram(table.numeric[k], *statistics.numeric[k]) for k in statistics.numeric}
+    axes = axes_of(statistics, counts, 4, None, clients=("one",))
     codes = codes_of(table, axes)[rng.integers(0, len(table), n)]
     crossed = cross(codes, sizes_of(axes))
-    parts = conjunctions(gram(crossed, np.ones(n)), sizes_of(axes), 0.004 * n)
-    own = Subgroups(
-        np.ascontiguousarray(codes.T), crossed, parts, all_places(sizes_of(axes), parts)
+    subgroups = conjunctions(gram(crossed, np.ones(n)), sizes_of(axes), 0.004 * n)
+    subgroups_spec = Memberships(
+        np.ascontiguousarray(codes.T), crossed, subgroups, all_places(sizes_of(axes), subgroups)
     )
     eta, gamma = (np.rint(rng.beta(1, 2, n) * 2**20) / 2**20 for _ in range(2))
     rows = Estimated(utility(eta), np.array([1 - gamma, gamma]))
-    return rows, own, (rng.random(n) < eta).astype(int)
+    return rows, subgroups_spec, (rng.random(n) < eta).astype(int)
 
 
 def points_of(rows, own, active: int, rng: np.random.Generator):
@@ -68,11 +68,11 @@ def bare(rows, own, at, on, x):
     n, K = len(rows.c), own.size
     every = np.arange(n)
     blocks = [
-        sparse.csc_matrix(own.columns(np.arange(K), part).T.astype(float))
-        for part in np.array_split(every, max(1, n // 20_000))
+        sparse.csc_matrix(own.columns(np.arange(K), subgroup).T.astype(float))
+        for subgroup in np.array_split(every, max(1, n // 20_000))
     ]
     b = sparse.vstack(blocks).tocsr()
-    A, chosen = at.coefficients(x), np.flatnonzero(drawn(rows, n))
+    A, chosen = at.coefficients(x), np.flatnonzero(sampled_rows(rows, n))
     V = (b[chosen][:, on].toarray()) * (rows.pi[0][chosen, None] - 0.5)
 
     def arithmetic() -> None:
@@ -111,19 +111,19 @@ def main() -> None:
     parser.add_argument("--rows", type=float, nargs="+", default=[1e5, 1e6])
     parser.add_argument("--active", type=int, default=150)
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     print(
         f"{'rows':>9} {'subgroups':>9} {'round s':>8} {'bare s':>8} {'ratio':>6} {'counted s':>9} {'ratio':>6}"
     )
-    for n in map(int, given.rows):
+    for n in map(int, arguments.rows):
         rng = np.random.default_rng(0)
         rows, own, y = rows_like_adult(n, rng)
-        at, on, x, points = points_of(rows, own, given.active, rng)
+        at, on, x, points = points_of(rows, own, arguments.active, rng)
         ours = partial(evaluate, rows, own, y, points, n, base_bits(n))
         runs = ours, bare(rows, own, at, on, x), counted(rows, own, at, x)
         with threadpool_limits(1):
             ours()
-            times = [[timed(run) for run in runs] for _ in range(given.repeats)]
+            times = [[timed(run) for run in runs] for _ in range(arguments.repeats)]
         took, floor, lower = (median(own) for own in zip(*times, strict=True))
         print(
             f"{n:>9} {own.size - 1:>9} {took:>8.3f} {floor:>8.3f} {took / floor:>6.2f} {lower:>9.3f} "

@@ -15,7 +15,7 @@ import pyarrow as pa
 import ray
 from pyarrow import parquet
 
-from agnosticfair.client.parts import makers
+from agnosticfair.client.partitions import makers
 from agnosticfair.data.files import Roles
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
@@ -41,28 +41,28 @@ def write(folder: Path, rows: int) -> None:
 def measured(folder: Path, workers: int) -> tuple[float, bytes]:
     """The median seconds of a round with so many workers, and the model's bits."""
     engine, ends = RayEngine(makers(folder, Roles("y", ("sex",)), workers)), []
-    made = fit(
+    fitted = fit(
         Relay({"site": engine}),
         method("fairfl", max_rounds=ROUNDS),
         positive="yes",
         on_round=lambda entry: ends.append(time.perf_counter()),
     )
     engine.close()
-    return statistics.median(np.diff(ends)), made.model.w.tobytes()
+    return statistics.median(np.diff(ends)), fitted.model.w.tobytes()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=3)
-    asked = parser.parse_args()
+    request = parser.parse_args()
     ray.init(num_cpus=2, log_to_driver=False, logging_level="ERROR")
     with tempfile.TemporaryDirectory() as place:
-        write(Path(place), asked.rows)
-        found = [[measured(Path(place), n) for n in (1, 2)] for _ in range(asked.repeats)]
+        write(Path(place), request.rows)
+        found = [[measured(Path(place), n) for n in (1, 2)] for _ in range(request.repeats)]
     one, two = (min(pair[k][0] for pair in found) for k in (0, 1))
     same = len({bits for pair in found for _, bits in pair}) == 1
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, {asked.rows:,} rows")
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors, {request.rows:,} rows")
     print(
         f"a round: one worker {one:.2f} s, two {two:.2f} s, ratio {one / two:.2f}; same bits: {same}"
     )

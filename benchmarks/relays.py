@@ -1,6 +1,6 @@
 """A tree of relays beside the flat federation: what the server gets and does per round as clients grow.
 
-python benchmarks/relays.py [--fan 10] [--least 100] [--most 10000]
+python benchmarks/relays.py [--fan 10] [--min-share 100] [--max-rows 10000]
 """
 
 import argparse
@@ -31,44 +31,44 @@ class Timed:
 
     def exchange(self, step: str, payload: Any, keys: Any, deadline: float) -> Any:
         begin = time.perf_counter()
-        found = self.inner.exchange(step, payload, keys, deadline)
+        answers = self.inner.exchange(step, payload, keys, deadline)
         self.seconds += time.perf_counter() - begin
-        self.answers += len(found) if step == "sums" else 0
-        return found
+        self.answers += len(answers) if step == "sums" else 0
+        return answers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fan", type=int, default=10)
-    parser.add_argument("--least", type=int, default=100)
-    parser.add_argument("--most", type=int, default=10_000)
-    asked = parser.parse_args()
+    parser.add_argument("--min-share", type=int, default=100)
+    parser.add_argument("--max-rows", type=int, default=10_000)
+    request = parser.parse_args()
     table = load_dataset("adult")
     print(
         "| clients | way | answers per round | server's share of a round, ms | clients' share, ms | same bits |"
     )
     print("|---:|---|---:|---:|---:|---|")
-    for count in (c for c in (100, 1000, 10_000) if asked.least <= c <= asked.most):
-        parts, bits = iid(table, count, 0).train, {}
-        leaves = {key: in_process({key: rows}) for key, rows in parts.items()}
-        for way, engine in (("flat", in_process(parts)), ("tree", tree(leaves, asked.fan))):
+    for count in (c for c in (100, 1000, 10_000) if request.min_share <= c <= request.max_rows):
+        subgroups, bits = iid(table, count, 0).train, {}
+        leaves = {key: in_process({key: rows}) for key, rows in subgroups.items()}
+        for way, engine in (("flat", in_process(subgroups)), ("tree", tree(leaves, request.fan))):
             timed = Timed(engine)
             with threadpool_limits(1):
                 begin = time.perf_counter()
-                made = fit(
+                fitted = fit(
                     timed,
                     CHOSEN,
                     sensitive_features=SOURCE.sensitive_features,
                     positive=SOURCE.positive,
                 )
                 total = time.perf_counter() - begin
-            bits[way] = made.model.w.tobytes()
-            rounds = made.rounds
+            bits[way] = fitted.model.w.tobytes()
+            rounds = fitted.rounds
             numbers = [timed.answers / rounds, (total - timed.seconds) / rounds * 1e3]
             numbers.append(timed.seconds / rounds * 1e3)
             same = "yes" if len({*bits.values()}) == 1 else "no"
             cells = " | ".join(f"{number:,.0f}" for number in numbers)
-            print(f"| {len(parts):,} | {way} | {cells} | {same} |", flush=True)
+            print(f"| {len(subgroups):,} | {way} | {cells} | {same} |", flush=True)
 
 
 if __name__ == "__main__":

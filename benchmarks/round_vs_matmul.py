@@ -23,33 +23,37 @@ from agnosticfair_research.splits import shift
 
 
 class Recorder:
-    """An engine that remembers the last question of each step."""
+    """An engine that remembers the last request of each step."""
 
     def __init__(self, inner):
-        self.inner, self.asked = inner, {}
+        self.inner, self.request = inner, {}
 
     def clients(self):
         return self.inner.clients()
 
     def exchange(self, step, payload, keys, deadline):
-        self.asked[step] = payload
+        self.request[step] = payload
         return self.inner.exchange(step, payload, keys, deadline)
 
 
 def products(client: Client, broadcast):
     """The bare products of this round as a function without arguments."""
-    task, asked = broadcast.task, broadcast.asked
+    task, request = broadcast.task, broadcast.request
     rows, everything = client.prepare(task), slice(None)
     K_L, K_F = (kernels(client, task, b)(everything) for b in (task.basis, task.fair_basis))
-    X, d = rows.X, rows.X @ asked.w
-    slope, curve = log_loss_derivatives(d, rows.y)
-    _, g_slope, _ = surrogate_values(asked.surrogate, d)
-    of_loss, of_fair, of_curve = X * slope[:, None], X * g_slope[:, None], X * curve[:, None]
+    X, d = rows.X, rows.X @ request.w
+    gradient, curve = log_loss_derivatives(d, rows.y)
+    _, g_gradient, _ = surrogate_values(request.surrogate, d)
+    of_loss, of_fair, of_hessian = (
+        X * gradient[:, None],
+        X * g_gradient[:, None],
+        X * curve[:, None],
+    )
     groups = [slice(a, b) for a, b in zip(rows.starts[:-1], rows.starts[1:], strict=True)]
 
     def bare() -> list[np.ndarray]:
-        fair = [K_F[part].T @ of_fair[part] for part in groups]
-        return [K_L.T @ of_loss, *fair, X.T @ of_curve]
+        fair = [K_F[subgroup].T @ of_fair[subgroup] for subgroup in groups]
+        return [K_L.T @ of_loss, *fair, X.T @ of_hessian]
 
     return bare, (len(X), X.shape[1], K_L.shape[1], K_F.shape[1])
 
@@ -60,21 +64,23 @@ def main() -> None:
     parser.add_argument("--data-folder", default=None)
     parser.add_argument("--method", default="agnosticfair")
     parser.add_argument("--repeats", type=int, default=20)
-    asked = parser.parse_args()
-    source = dataset(asked.dataset)
+    request = parser.parse_args()
+    source = dataset(request.dataset)
     (key, table), *_ = shift(
-        load_dataset(asked.dataset, asked.data_folder), source, 1, 0
+        load_dataset(request.dataset, request.data_folder), source, 1, 0
     ).train.items()
     engine = Recorder(federation.in_process({key: table}))
-    chosen = method(asked.method, max_rounds=4)
+    chosen = method(request.method, max_rounds=4)
     federation.fit(
         engine, chosen, sensitive_features=source.sensitive_features, positive=source.positive
     )
-    client, broadcast = Client(key, table), engine.asked["sums"]
+    client, broadcast = Client(key, table), engine.request["sums"]
     bare, (n, width, loss, fair) = products(client, broadcast)
-    what = f"{asked.dataset}, {n} rows of {width}, {loss} and {fair} kernels: round / bare products"
+    what = (
+        f"{request.dataset}, {n} rows of {width}, {loss} and {fair} kernels: round / bare products"
+    )
     for threads in (1, 2):
-        times = in_turn(bare, lambda: answer(client, "sums", broadcast), asked.repeats, threads)
+        times = in_turn(bare, lambda: answer(client, "sums", broadcast), request.repeats, threads)
         say(f"{what}, {threads} BLAS thread{'s'[: threads > 1]}", *times)
 
 

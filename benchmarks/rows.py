@@ -33,17 +33,21 @@ def load(name: str, folder: str | None, sources: str | None = None) -> Table:
         found = None if sources is None else Path(sources) / name
         return load_dataset(name, found)
     with np.load(Path(folder) / f"{name}.npz") as arrays:
-        parts: dict[str, dict] = {kind: {} for kind in ("numeric", *KINDS, "target")}
+        subgroups: dict[str, dict] = {kind: {} for kind in ("numeric", *KINDS, "target")}
         for key in arrays.files:
             kind, _, column = key.partition("|")
             if kind == "numeric":
-                parts[kind][column] = arrays[key]
-            elif kind in parts:
+                subgroups[kind][column] = arrays[key]
+            elif kind in subgroups:
                 values = tuple(map(str, arrays[f"values of {key}"]))
-                parts[kind][column] = Column(arrays[key], values)
-    target = parts.pop("target")[""]
+                subgroups[kind][column] = Column(arrays[key], values)
+    target = subgroups.pop("target")[""]
     return Table(
-        parts["numeric"], parts["categorical"], target, parts["sensitive_features"], parts["other"]
+        subgroups["numeric"],
+        subgroups["categorical"],
+        target,
+        subgroups["sensitive_features"],
+        subgroups["other"],
     )
 
 
@@ -51,11 +55,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
     parser.add_argument("--data-folder", default=None, help="holds a folder for each data set")
-    asked = parser.parse_args()
-    Path(asked.folder).mkdir(parents=True, exist_ok=True)
+    request = parser.parse_args()
+    Path(request.folder).mkdir(parents=True, exist_ok=True)
     for name in DATASETS:
-        table = load(name, None, asked.data_folder)
-        save(Path(asked.folder), name, table)
+        table = load(name, None, request.data_folder)
+        save(Path(request.folder), name, table)
         print(f"{name}: {len(table):,} rows, sensitive {dataset(name).sensitive_features}")
 
 

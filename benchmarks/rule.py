@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import codes_of, own_axes
+from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.federation import Fit, fit
-from agnosticfair.mathematics.parts import members, named_parts, sizes_of
+from agnosticfair.mathematics.subgroups import large_subgroups, members, sizes_of
 from agnosticfair.methods import method
 from agnosticfair.server.plan import Start
 from agnosticfair_research.benchmark import parsed
@@ -38,7 +38,7 @@ from agnosticfair_research.deployments import (
     deployments,
     measure_all,
     named_suite,
-    natural_parts,
+    natural_subgroups,
 )
 from agnosticfair_research.entrants import Train
 from agnosticfair_research.splits import Split, iid, shift
@@ -99,7 +99,7 @@ def cells(
 ) -> list[Cell]:
     """Every cell of some lines.
 
-    >>> [cell.key for cell in cells(["natural"], ["govcensus"], [0], "fairfl", None)][:2]
+    >>> [stratum.key for stratum in strata(["natural"], ["govcensus"], [0], "fairfl", None)][:2]
     ['natural-govcensus-0-fairfl-0.005', 'natural-govcensus-0-fairfl-0.02']
     """
     own = {
@@ -149,11 +149,11 @@ def suite_of(line: str, name: str, seed: int) -> tuple[Table, Suite]:
     split, source = split_of(line, name, seed), dataset(name)
     feature = source.sensitive_features
     if line == "natural":
-        rows = split.test.take(split.test_part == 1)
+        rows = split.test.take(split.test_piece == 1)
         return rows, named_suite(rows, feature)
     if line == "frontier":
         encoding = Train(split.train, source.positive, feature, seed).encoding
-        natural = natural_parts(split, source.shift)
+        natural = natural_subgroups(split, source.shift)
         return split.test, deployments(split.test, encoding, seed, feature, natural)
     return split.test, subgroups_of(split.test, feature)
 
@@ -162,16 +162,16 @@ def subgroups_of(table: Table, feature: str) -> Suite:
     """All rows, and the single values and pairs with PEOPLE rows and SHARE of each group."""
     from scipy.sparse import csr_array
 
-    axes = own_axes(table, sorted({*table.numeric, *table.categorical}))
+    axes = axes_of_table(table, sorted({*table.numeric, *table.categorical}))
     codes, s = codes_of(table, axes), table.column(feature).codes
     rows = [np.ones(len(table), bool)]
     kinds = ["test set"]
-    for part in named_parts(codes, sizes_of(axes), PEOPLE / len(table)):
-        inside = members(codes, part)
+    for subgroup in large_subgroups(codes, sizes_of(axes), PEOPLE / len(table)):
+        inside = members(codes, subgroup)
         counts = np.bincount(s[inside], minlength=s.max() + 1)
         if counts.sum() >= PEOPLE and counts.min() >= SHARE * counts.sum():
             rows.append(inside)
-            kinds.append("pair" if len(part) > 1 else "single value")
+            kinds.append("pair" if len(subgroup) > 1 else "single value")
     names = tuple(map(str, range(len(rows))))
     return Suite(names, tuple(kinds), csr_array(np.array(rows, float)))
 
@@ -209,8 +209,8 @@ def on_training(
     rows = concatenate([*split.train.values()])
     decided = (fitted.model.decision(rows) > 0).astype(float)
     suite, s = subgroups_of(rows, feature), rows.column(feature).codes
-    found = measure_all(suite, rows.labels(positive), decided, s)
-    over, error = found["risk_difference"] - tau, found["risk_difference_error"]
+    measures = measure_all(suite, rows.labels(positive), decided, s)
+    over, error = measures["risk_difference"] - tau, measures["risk_difference_error"]
     z = over / np.maximum(error, 1e-12)
     last = fitted.history[-1] if fitted.history else {}
     return {
@@ -227,10 +227,10 @@ def summary(
     rows: Table, decided: np.ndarray, suite: Suite, positive: str, feature: str
 ) -> dict[str, Any]:
     """Accuracy and the overall difference on all rows; mean, p90 and max of differences, of all and by kind."""
-    found = measure_all(suite, rows.labels(positive), decided, rows.column(feature).codes)
-    rd, kinds = found["risk_difference"], np.array(suite.kinds)
-    values = {name: float(found[name][0]) for name in ("accuracy", "balanced_accuracy")}
-    values |= {"positive_rate": float(found["positive_rate"][0]), "overall": float(rd[0])}
+    measures = measure_all(suite, rows.labels(positive), decided, rows.column(feature).codes)
+    rd, kinds = measures["risk_difference"], np.array(suite.kinds)
+    values = {name: float(measures[name][0]) for name in ("accuracy", "balanced_accuracy")}
+    values |= {"positive_rate": float(measures["positive_rate"][0]), "overall": float(rd[0])}
     by = {kind: _three(rd[kinds == kind]) for kind in dict.fromkeys(suite.kinds)}
     return {k: round(v, 5) for k, v in values.items()} | {"all": _three(rd), "kinds": by}
 
@@ -248,8 +248,8 @@ def taken_up(wanted: Sequence[Cell], out: Path) -> list[dict[str, Any]]:
         file = out / f"{cell.key}.json"
         if not file.exists():
             text = json.dumps(run(cell))
-            file.with_suffix(".part").write_text(text)
-            file.with_suffix(".part").rename(file)
+            file.with_suffix(".subgroup").write_text(text)
+            file.with_suffix(".subgroup").rename(file)
             line = f"\r{k}/{len(wanted)}  {perf_counter() - begin:.0f} s  {cell.key}\033[K"
             print(line, end="", file=sys.stderr, flush=True)
         rows.append(json.loads(file.read_text()))
@@ -298,9 +298,9 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         cells += ["/".join(f"{v:.3f}" for v in t) for t in three]
         if "z" in those[0]:
             names = ("estimated", "decided", "beyond", "z", "beyond_two_errors")
-            most = [max(-1.0 if r[k] is None else r[k] for r in those) for k in names]
+            maximum = [max(-1.0 if r[k] is None else r[k] for r in those) for k in names]
             words = "beyond tau, at most: smoothed {:.4f}, decided {:.3f}, counted {:+.3f} ({:.1f} errors, {} over 2)"
-            cells.append(words.format(*most))
+            cells.append(words.format(*maximum))
         head = " ".join(str(v) for v in key if v is not None)
         found.append(f"{head} {len(those)} | " + " | ".join(cells))
     return found
@@ -341,22 +341,22 @@ def main() -> None:
     words.add_argument("--out", type=Path, default=Path("rule"))
     words.add_argument("--write", type=Path)
     words.add_argument("--before", type=Path)
-    asked = words.parse_args()
+    request = words.parse_args()
     wanted = cells(
-        asked.lines.split(","),
-        asked.datasets.split(","),
-        parsed(asked.seeds),
-        asked.method,
-        asked.learner,
+        request.lines.split(","),
+        request.datasets.split(","),
+        parsed(request.seeds),
+        request.method,
+        request.learner,
     )
-    rows = taken_up(wanted, asked.out)
+    rows = taken_up(wanted, request.out)
     print("\n".join(table_of(rows)))
-    if asked.before:
-        before = json.loads(asked.before.read_text())
+    if request.before:
+        before = json.loads(request.before.read_text())
         print("\n".join(line for k in ("frontier", "natural") for line in gains(rows, before, k)))
-    if asked.write:
+    if request.write:
         text = ",\n".join(json.dumps(row) for row in rows)
-        asked.write.write_text(f"[\n{text}\n]\n")
+        request.write.write_text(f"[\n{text}\n]\n")
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ from agnosticfair.data import files
 from agnosticfair.data.files import Roles, read_source
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.methods import method
-from agnosticfair.protocol.questions import step_of
+from agnosticfair.protocol.requests import step_of
 from agnosticfair.server import plan as server
 from agnosticfair.server import rule, solvers
 from agnosticfair.server.plan import Beginning
 from agnosticfair_research.datasets import dataset, load_dataset
 
-PART = 250_000
+SUBGROUP = 250_000
 
 
 def write(folder: Path, n: int) -> None:
@@ -38,8 +38,8 @@ def write(folder: Path, n: int) -> None:
 
     table, rng = load_dataset("adult"), np.random.default_rng(0)
     columns = {**table.categorical, **table.sensitive_features, "income": table.target}
-    for first in range(0, n, PART):
-        rows = rng.integers(0, len(table), min(PART, n - first))
+    for first in range(0, n, SUBGROUP):
+        rows = rng.integers(0, len(table), min(SUBGROUP, n - first))
         made = {name: values[rows] for name, values in table.numeric.items()}
         made |= {k: np.array(c.categories)[c.codes[rows]] for k, c in columns.items()}
         pq.write_table(pa.table(made), folder / f"{first:09d}.parquet")
@@ -54,8 +54,8 @@ def one(folder: Path) -> None:
     client = Client("all", read_source(folder, Roles("income", ("sex",))))
     n = len(client.table) / 1e6
 
-    def ask(broadcast):
-        begin, step = process_time(), step_of(broadcast.asked)
+    def send(broadcast):
+        begin, step = process_time(), step_of(broadcast.request)
         reply = answer(client, step, broadcast)
         seconds = (process_time() - begin) / n
         print(
@@ -64,20 +64,22 @@ def one(folder: Path) -> None:
         )
         return reply
 
-    census = answer(client, "census", None)
+    statistics = answer(client, "statistics", None)
     positive = dataset("adult").positive
     for learner in ("additive", "trees"):
-        stated = server.plan(method("rule", learner=learner), census, ("all",), positive=positive)
-        made = rule.agreed(stated, census, ask)
+        stated = server.plan(
+            method("rule", learner=learner), statistics, ("all",), positive=positive
+        )
+        made = rule.agreed(stated, statistics, send)
         state = solvers.init(made, Beginning(0))
         for _ in range(2 if learner == "additive" else 5):
-            state = solvers.step(state, ask(solvers.question(state)))
+            state = solvers.step(state, send(solvers.request(state)))
         if learner == "additive":
             inner = state.inner
-            kept = Estimates("additive", inner.heads, inner.folds, 0, {"w": inner.best})
-            begun = rule.decided(rule.with_estimates(state, kept), ask)
+            estimates = Estimates("additive", inner.heads, inner.folds, 0, {"w": inner.best})
+            begun = rule.decided(rule.with_estimates(state, estimates), send)
             for _ in range(2):
-                begun = solvers.step(begun, ask(solvers.question(begun)))
+                begun = solvers.step(begun, send(solvers.request(begun)))
 
 
 def main() -> None:
@@ -85,11 +87,11 @@ def main() -> None:
     parser.add_argument("--rows", type=float, nargs="+", default=[1e6, 1e7])
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one is not None:
-        return one(asked.one)
-    for n in asked.rows:
-        with TemporaryDirectory(dir=asked.folder) as folder:
+    request = parser.parse_args()
+    if request.one is not None:
+        return one(request.one)
+    for n in request.rows:
+        with TemporaryDirectory(dir=request.folder) as folder:
             write(Path(folder), int(n))
             subprocess.run([sys.executable, __file__, "--one", folder], check=True)
     return None

@@ -55,7 +55,7 @@ class Watch:
         self.rounds.append((process_time(), self.spent))
 
 
-def measure(tables, recipe, secure: bool) -> tuple[float, float, float, float]:
+def measure(tables, method, secure: bool) -> tuple[float, float, float, float]:
     """Least seconds of a round in this process, median of one site's answer, least of the coordinator; bytes."""
     watch, engine, roster = Watch(), in_process(tables), False
     if secure:
@@ -65,7 +65,7 @@ def measure(tables, recipe, secure: bool) -> tuple[float, float, float, float]:
     timed = {key: partial(watch.answer, handler) for key, handler in engine.handlers.items()}
     fit(
         replace(engine, handlers=timed),
-        recipe,
+        method,
         positive=">50K",
         secure=roster,
         on_round=watch.end_of_round,
@@ -75,10 +75,10 @@ def measure(tables, recipe, secure: bool) -> tuple[float, float, float, float]:
     return whole, median(watch.sites), coordinator, watch.size
 
 
-def measured(tables, recipe, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def measured(tables, method, repeats: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Plain and masked, by turns and some times over, and of each number the least: others may use the machine."""
     found = [
-        [measure(tables, recipe, with_masks) for with_masks in (False, True)]
+        [measure(tables, method, with_masks) for with_masks in (False, True)]
         for _ in range(repeats)
     ]
     plain, secure = (tuple(map(min, zip(*runs, strict=True))) for runs in zip(*found, strict=True))
@@ -92,18 +92,18 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--fits", default="fairfl,agnosticfair,network", help="which of these")
     parser.add_argument("--keep", action="store_true", help="in benchmarks/privacy.json")
-    asked = parser.parse_args()
+    request = parser.parse_args()
     rows = load_dataset("adult")
     known = {"fairfl": ("fairfl", {}), "agnosticfair": ("agnosticfair", {})}
     known |= {"network": ("agnosticfair", {"network": Network()})}
-    recipes = [known[name] for name in asked.fits.split(",")]
-    for sites in map(int, asked.sites.split(",")):
+    methods = [known[name] for name in request.fits.split(",")]
+    for sites in map(int, request.sites.split(",")):
         tables = iid(rows, sites).train
-        for name, settings in recipes:
-            recipe = method(name, max_rounds=asked.rounds, **settings)
-            plain, secure = measured(tables, recipe, asked.repeats)
+        for name, settings in methods:
+            chosen_method = method(name, max_rounds=request.rounds, **settings)
+            plain, secure = measured(tables, chosen_method, request.repeats)
             apart = [found[1] + found[2] for found in (plain, secure)]
-            if asked.keep:
+            if request.keep:
                 pairs = list(zip(plain, secure, strict=True))
                 entry = {
                     "sites": sites,

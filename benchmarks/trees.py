@@ -29,7 +29,7 @@ from sklearn.metrics import log_loss
 from threadpoolctl import threadpool_limits
 
 from agnosticfair.data.table import Column, Table
-from agnosticfair.federation import asking, census_of_all, in_process, summaries
+from agnosticfair.federation import coordinator_for, in_process, statistics_of_all, summaries
 from agnosticfair.learners import trees
 from agnosticfair.learners.heads import LABEL
 from agnosticfair.mathematics.boosting import Boosting
@@ -49,17 +49,23 @@ DOCS = Path(__file__).parents[1] / "docs" / "trees.md"
 def grown(tables, settings, folds=0, seed=0, weigh=False):
     """Our trees of the label over clients; rounds, bytes of requests and replies where they are weighed, and the log
     loss out of fold."""
-    asker = asking(in_process(tables), policy("stop"), None, False, None)
-    census = census_of_all(asker, summaries(asker))
-    made = plan(method("fl"), census, asker.keys)
-    state, sizes = boosted.begun(made, (LABEL,), seed, folds, settings), [0, 0]
+    coordinator = coordinator_for(in_process(tables), policy("stop"), None, False, None)
+    statistics = statistics_of_all(coordinator, summaries(coordinator))
+    one_plan = plan(method("fl"), statistics, coordinator.keys)
+    state, sizes = boosted.begun(one_plan, (LABEL,), seed, folds, settings), [0, 0]
     while state.outcome == "running":
-        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
-        total = asker.total(asked)
+        request = Broadcast(state.round + 1, one_plan.task, boosted.request(state))
+        total = coordinator.total(request)
         if weigh:
-            sizes = [sizes[0] + len(pack(asked)), sizes[1] + len(pack(total))]
+            sizes = [sizes[0] + len(pack(request)), sizes[1] + len(pack(total))]
         state = boosted.step(state, total)
-    return boosted.estimates_of(state, made).arrays, made.task, state.round, sizes, state.held_out
+    return (
+        boosted.estimates_of(state, one_plan).arrays,
+        one_plan.task,
+        state.round,
+        sizes,
+        state.held_out,
+    )
 
 
 def split_in_two(table):
@@ -67,12 +73,12 @@ def split_in_two(table):
     return {"north": table.take(np.flatnonzero(even)), "south": table.take(np.flatnonzero(~even))}
 
 
-def by_frequency(column, most=250):
-    """Codes of categories, the most frequent first; beyond ``most``, for scikit-learn takes 255, they share one."""
+def by_frequency(column, maximum=250):
+    """Codes of categories, the most frequent first; beyond ``maximum``, for scikit-learn takes 255, they share one."""
     counts = np.bincount(column.codes, minlength=len(column.categories))
     rank = np.empty(len(counts), int)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
-    return np.minimum(rank, most)[column.codes]
+    return np.minimum(rank, maximum)[column.codes]
 
 
 def matrix(table):
@@ -84,11 +90,11 @@ def matrix(table):
 
 def rivals(count, categorical):
     """Classifiers with like settings, by name; what LightGBM alone has is left at its defaults."""
-    own = Boosting()
+    boosting = Boosting()
     made = {
         "scikit-learn": HistGradientBoostingClassifier(
             max_iter=count, max_depth=DEPTH, max_leaf_nodes=None, early_stopping=False,
-            learning_rate=own.rate, l2_regularization=own.l2, min_samples_leaf=own.min_rows,
+            learning_rate=boosting.rate, l2_regularization=boosting.l2, min_samples_leaf=boosting.min_rows,
             categorical_features=categorical or None,
         )
     }  # fmt: skip
@@ -98,7 +104,8 @@ def rivals(count, categorical):
         return made
     made["LightGBM"] = LGBMClassifier(
         n_estimators=count, max_depth=DEPTH, num_leaves=2**DEPTH, n_jobs=1, verbose=-1, max_bin=255,
-        learning_rate=own.rate, reg_lambda=own.l2, min_child_samples=own.min_rows, min_child_weight=own.min_hessian,
+        learning_rate=boosting.rate, reg_lambda=boosting.l2, min_child_samples=boosting.min_rows,
+        min_child_weight=boosting.min_hessian,
     )  # fmt: skip
     return made
 
@@ -235,10 +242,10 @@ def stream(n, count, folder):
     assert all(rows.streamed for rows in sites.values())
     before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, process_time()
     _, task, rounds, *_ = grown(sites, Boosting(trees=count, depth=DEPTH))
-    taken, most = process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    taken, maximum = process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     values = task.n * 20 * 8 / 2**30
     print(
-        f"{task.n} rows, {count} trees, {rounds} rounds: {taken:.0f} s, at most {most / 2**20:.2f} GiB of memory "
+        f"{task.n} rows, {count} trees, {rounds} rounds: {taken:.0f} s, at most {maximum / 2**20:.2f} GiB of memory "
         f"(before the fit {before / 2**20:.2f}); the values alone have {values:.2f} GiB"
     )
 
@@ -294,20 +301,20 @@ def main():
         "--folder", type=Path, default=Path("rows"), help="of the files of `stream`"
     )
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with threadpool_limits(1):
-        if given.what == "quality":
-            quality(given.sets, given.seeds, given.trees)
-        elif given.what == "choose":
-            choose(given.sets, given.seeds, given.trees)
-        elif given.what == "table":
+        if arguments.what == "quality":
+            quality(arguments.sets, arguments.seeds, arguments.trees)
+        elif arguments.what == "choose":
+            choose(arguments.sets, arguments.seeds, arguments.trees)
+        elif arguments.what == "table":
             write_table()
-        elif given.what == "stream":
-            stream(int(given.rows[0]), given.trees, given.folder)
-        elif given.what == "level":
-            level(int(given.rows[0]), given.repeats)
+        elif arguments.what == "stream":
+            stream(int(arguments.rows[0]), arguments.trees, arguments.folder)
+        elif arguments.what == "level":
+            level(int(arguments.rows[0]), arguments.repeats)
         else:
-            times([int(n) for n in given.rows], given.repeats, given.trees)
+            times([int(n) for n in arguments.rows], arguments.repeats, arguments.trees)
 
 
 if __name__ == "__main__":

@@ -40,13 +40,13 @@ def one(rows: int, columns: int, learner: str) -> str:
     table = wide(rows, columns)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin, cpu = perf_counter(), process_time()
-    made = fit({"all": table}, method("rule", learner=learner), positive="yes")
+    fitted = fit({"all": table}, method("rule", learner=learner), positive="yes")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    subgroups = 0 if made.named is None else len(made.named.parts)
+    subgroups = 0 if fitted.subgroups is None else len(fitted.subgroups.values)
     return (
-        f"{columns:6} columns {made.rounds:4} rounds {subgroups:6} subgroups {process_time() - cpu:8.1f} s of the "
+        f"{columns:6} columns {fitted.rounds:4} rounds {subgroups:6} subgroups {process_time() - cpu:8.1f} s of the "
         f"processor {perf_counter() - begin:8.1f} s  {before / 2**20:6.2f} GiB before {peak / 2**20:6.2f} GiB at most "
-        f" {made.bytes_per_round / 1e3:8.0f} kB a message {' '.join(made.notes)}"
+        f" {fitted.bytes_per_round / 1e3:8.0f} kB a message {' '.join(fitted.notes)}"
     )
 
 
@@ -55,12 +55,19 @@ def main() -> None:
     parser.add_argument("--columns", type=int, nargs="+", default=[20, 100, 300, 1500])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--learner", default="additive")
-    given = parser.parse_args()
-    if len(given.columns) == 1:
-        print(one(given.rows, given.columns[0], given.learner), flush=True)
+    arguments = parser.parse_args()
+    if len(arguments.columns) == 1:
+        print(one(arguments.rows, arguments.columns[0], arguments.learner), flush=True)
         return
-    for columns in given.columns:
-        more = ["--rows", str(given.rows), "--learner", given.learner, "--columns", str(columns)]
+    for columns in arguments.columns:
+        more = [
+            "--rows",
+            str(arguments.rows),
+            "--learner",
+            arguments.learner,
+            "--columns",
+            str(columns),
+        ]
         subprocess.run([sys.executable, "-P", __file__, *more], check=False)
 
 

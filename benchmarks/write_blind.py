@@ -21,8 +21,8 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "research/docs/blind.md"
 
 
 def seeds_of(rows: Sequence[dict]) -> str:
-    found = sorted({row["seed"] for row in rows})
-    return f"{found[0]} to {found[-1]}"
+    ordered = sorted({row["seed"] for row in rows})
+    return f"{ordered[0]} to {ordered[-1]}"
 
 
 def those(rows: Iterable[dict], **wanted: object) -> list[dict]:
@@ -35,14 +35,14 @@ def values(rows: Iterable[dict], key: str) -> list:
 
 
 def decisions(rows: Sequence[dict]) -> str:
-    """How many fits converged, by method and notion and by data set, and the peer."""
+    """How many fits converged, by method and metric and by data set, and the peer."""
     fits = [r for r in rows if r["method"] != "peer" and "error" not in r]
     peers = [r for r in rows if r["method"] == "peer" and "error" not in r]
     lines = []
-    for name, notion in product(
-        sorted(values(fits, "method"), reverse=True), values(fits, "notion")
+    for name, metric in product(
+        sorted(values(fits, "method"), reverse=True), values(fits, "metric")
     ):
-        own = those(fits, method=name, notion=notion)
+        own = those(fits, method=name, metric=metric)
         ended = those(own, outcome="converged")
         over = sum(r["decided"] > r["limit"] + 0.002 for r in ended)
         rest = [r["decided"] - r["limit"] for r in own if r["outcome"] != "converged"]
@@ -50,14 +50,14 @@ def decisions(rows: Sequence[dict]) -> str:
         rounds = np.mean([r["rounds"] for r in own])
         lines.append(
             (
-                f"`{name}`, {notion}",
+                f"`{name}`, {metric}",
                 f"{len(ended)} of {len(own)}",
                 str(over),
                 f"{rounds:.1f}",
                 excess,
             )
         )
-    header = ("method, notion", "converged", "over", "rounds, mean", "largest excess of others")
+    header = ("method, metric", "converged", "over", "rounds, mean", "largest excess of others")
     told = [table(header, sorted(lines, key=lambda line: line[0].startswith("`a")))]
     if peers:
         told.append(
@@ -68,7 +68,7 @@ def decisions(rows: Sequence[dict]) -> str:
             _peer(data, those(peers, dataset=data)) for data in sorted(values(peers, "dataset"))
         ]
         told.append(table(("data", "accuracy less its, mean (least)", "its time / ours"), lines))
-    return "\n\n".join(part.rstrip("\n") for part in told)
+    return "\n\n".join(subgroup.rstrip("\n") for subgroup in told)
 
 
 def _peer(data: str, rows: Sequence[dict]) -> tuple[str, str, str]:
@@ -80,8 +80,8 @@ def _peer(data: str, rows: Sequence[dict]) -> tuple[str, str, str]:
 def limit(rows: Sequence[dict]) -> str:
     """Which limits are claimed, and kept on fresh rows."""
     lines = []
-    for data, setting, asked in sorted({(r["dataset"], r["setting"], r["limit"]) for r in rows}):
-        own = those(rows, dataset=data, setting=setting, limit=asked)
+    for data, setting, request in sorted({(r["dataset"], r["setting"], r["limit"]) for r in rows}):
+        own = those(rows, dataset=data, setting=setting, limit=request)
         said = those(own, claimed=True)
         some = said or own
         means = [
@@ -90,7 +90,7 @@ def limit(rows: Sequence[dict]) -> str:
         kept = f"{np.mean([r['kept'] for r in said]):.2f}" if said else "-"
         shown = [f"{v:.3f}" for v in means]
         lines.append(
-            (f"{data}, {setting}", f"{asked:.2f}", f"{len(said)}/{len(own)}", kept, *shown)
+            (f"{data}, {setting}", f"{request:.2f}", f"{len(said)}/{len(own)}", kept, *shown)
         )
     header = (
         "data, setting",
@@ -122,11 +122,11 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--commit", required=True)
     words.add_argument("files", nargs="+", type=Path)
-    asked = words.parse_args()
+    request = words.parse_args()
     text = DOCUMENT.read_text()
-    for path in asked.files:
+    for path in request.files:
         rows = [json.loads(line) for line in path.read_text().splitlines()]
-        about = f"`{path.stem}.py`, seeds {seeds_of(rows)}, at `{asked.commit[:7]}`:"
+        about = f"`{path.stem}.py`, seeds {seeds_of(rows)}, at `{request.commit[:7]}`:"
         text = placed(text, path.stem, f"{about}\n\n{TABLES[path.stem](rows)}")
     DOCUMENT.write_text(text)
 

@@ -39,9 +39,10 @@ def timed(lines: str) -> str:
     """What a default fit takes, in words, from what ``fit_vs_fairlearn.py`` printed."""
     alike = re.findall(r"LogisticRegression, .* (\d) BLAS threads: (\S+)", lines)
     threads = " and ".join(f"{ratio} (threads: {count})" for count, ratio in alike)
-    parts, slower = re.findall(r"(\d+) subgroups.*ExponentiatedGradient (\S+) of it", lines)[0]
+    subgroups, slower = re.findall(r"(\d+) subgroups.*ExponentiatedGradient (\S+) of it", lines)[0]
     text = (
-        f"Time: the rule over {parts} subgroups of Adult, with the additive learner, label and group in five folds, "
+        f"Time: the rule over {subgroups} subgroups of Adult, with the additive learner, label and group in five "
+        f"folds, "
         f"takes {threads} times scikit-learn's plain `LogisticRegression` of the label alone, and fairlearn's "
         f"ExponentiatedGradient takes {float(slower):.1f} times the rule's, each at its better number of threads "
         "(`benchmarks/fit_vs_fairlearn.py`, two cores)."

@@ -45,9 +45,11 @@ HEADS = re.compile(r"^\s*([-=]{3,}|[\w*, .]+( : .*)?)$")
 
 def escaped(text):
     """Text in which nothing but ``code`` and *stress* is a mark."""
-    parts = re.split(r"(``.*?``|\*\w[\w ]*\*)", text, flags=re.DOTALL)
-    parts[::2] = [re.sub(r"([\\*|`])|_(?=\W|$)", r"\\\g<0>", part) for part in parts[::2]]
-    return "".join(parts)
+    subgroups = re.split(r"(``.*?``|\*\w[\w ]*\*)", text, flags=re.DOTALL)
+    subgroups[::2] = [
+        re.sub(r"([\\*|`])|_(?=\W|$)", r"\\\g<0>", subgroup) for subgroup in subgroups[::2]
+    ]
+    return "".join(subgroups)
 
 
 def plain(app, what, name, obj, options, lines):

@@ -4,7 +4,7 @@ from adult import adult
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from agnosticfair import audit
-from agnosticfair.mathematics.basis import bands
+from agnosticfair.mathematics.basis import bins
 
 X, y, sex = adult()
 numbers = X.select_dtypes("number")
@@ -12,6 +12,6 @@ model = HistGradientBoostingClassifier(max_iter=50, random_state=0).fit(numbers,
 
 print(audit(model.predict(numbers), numbers, y, sensitive_features=sex))
 # what if the deployment is younger or older? any function from rows to weights is a basis
-ages = bands("age", (25, 35, 45, 55))
-made = audit(model.predict(numbers), numbers, y, sensitive_features=sex, basis=ages)
-print(made)
+ages = bins("age", (25, 35, 45, 55))
+certificate = audit(model.predict(numbers), numbers, y, sensitive_features=sex, basis=ages)
+print(certificate)

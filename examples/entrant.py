@@ -16,20 +16,20 @@ def fit(train: Train, limit: float) -> Decide:
     weights = np.ones(len(rows.y))
     for y in (0, 1):
         for s in np.unique(rows.s):
-            cell = (rows.y == y) & (rows.s == s)
+            stratum = (rows.y == y) & (rows.s == s)
             expected = (rows.y == y).mean() * (rows.s == s).mean()
-            weights[cell] += (1 - limit) * (expected / max(cell.mean(), 1e-9) - 1)
+            weights[stratum] += (1 - limit) * (expected / max(stratum.mean(), 1e-9) - 1)
     learner = LogisticRegression(max_iter=1000).fit(rows.X, rows.y, sample_weight=weights)
     return lambda table: learner.predict(train.rows(table).X).astype(float)
 
 
-ENTRANT = Entrant("reweighed", fit, "rows reweighed, then logistic regression", pooled=True)
+ENTRANT = Entrant("reweighting", fit, "rows reweighted, then logistic regression", pooled=True)
 
 if __name__ == "__main__":
     from agnosticfair_research.benchmark import cells, run_cell
 
-    (cell,) = cells(["oulad"], [0], [__file__])
-    for row in run_cell(cell)["rows"]:
+    (stratum,) = cells(["oulad"], [0], [__file__])
+    for row in run_cell(stratum)["rows"]:
         found = row["all"]
         print(
             f"limit {row['limit']:g}: accuracy {row['test']['accuracy']:.3f}, risk difference over "

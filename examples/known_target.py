@@ -3,7 +3,7 @@
 from adult import adult
 
 from agnosticfair import AgnosticFairClassifier, method, target_weights
-from agnosticfair.mathematics.metrics import gap
+from agnosticfair.mathematics.scoring import gap
 
 X, y, sex = adult()
 numbers, group = X.select_dtypes("number"), (sex == "Male").astype(int)

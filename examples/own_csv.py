@@ -19,7 +19,7 @@ frame.assign(branch=rng.choice(["b1", "b2"], n)).to_csv(file, index=False)
 
 rows = pd.read_csv(file)
 model = AgnosticFairClassifier(
-    method("agnosticfair", kernels=50, bound=20), notion="equalized_odds", tau=0.1
+    method("agnosticfair", kernels=50, bound=20), metric="equalized_odds", tau=0.1
 )
 model.fit(
     rows[["score", "years"]],

@@ -24,7 +24,7 @@ from agnosticfair.flower import control
 from agnosticfair.flower.folder import read_settings
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.site.policy import LEAST_ROWS
+from agnosticfair.site.policy import MIN_ROWS
 from agnosticfair.site.rows import shown_rows
 
 SITES = ("north", "south")
@@ -137,7 +137,7 @@ class Deployed:
         named = ("--target", "income", "--sensitive-features", "sex", "--method", "fairfl")
         init = ["deploy", "init", folder, "--sites", sites, *named, "--port", self.port, *more]
         with pytest.raises(SystemExit) as ended:
-            main([str(part) for part in init])
+            main([str(subgroup) for subgroup in init])
         assert ended.value.code in (0, None)
 
     def consent(self):
@@ -247,20 +247,20 @@ class Deployed:
 @contextlib.contextmanager
 def deployed(folder, rows, *more):
     """A SuperLink and two sites of a test's own."""
-    made = Deployed(folder / "bank", rows, *more)
+    deployed = Deployed(folder / "bank", rows, *more)
     try:
-        made.start("superlink")
-        control.register(made.settings)
-        made.start(*SITES)
-        yield made
+        deployed.start("superlink")
+        control.register(deployed.settings)
+        deployed.start(*SITES)
+        yield deployed
     finally:
-        made.close()
+        deployed.close()
 
 
 def site_rows(files):
     """The rows of these files as their sites tell of them without a schema: rare values are joined."""
-    found = read_clients(files, Roles("income", ("sex",)))
-    return {key: shown_rows(table, (), LEAST_ROWS) for key, table in found.items()}
+    tables = read_clients(files, Roles("income", ("sex",)))
+    return {key: shown_rows(table, (), MIN_ROWS) for key, table in tables.items()}
 
 
 def here(files, name="fairfl", **changes):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from agnosticfair.client.steps import answer
-from agnosticfair.client.sums.float32 import Question32, Rows32, exponents, moved
+from agnosticfair.client.sums.float32 import Request32, Rows32, exponents, moved
 from agnosticfair.data.decided import Decided
 from agnosticfair.data.splits import Split, by_client
 from agnosticfair.data.table import Column, Table
@@ -60,19 +60,19 @@ def held(n=4000, seed=1, groups=2):
     return table, rng.random(n) < 0.3 + 0.1 * s + 0.25 * s * (job == 1)
 
 
-def certificate_on(model, rows, least=0.05, columns=None):
+def certificate_on(model, rows, minimum=0.05, columns=None):
     """A certificate of a model of which every subgroup is estimable."""
     from agnosticfair import audit
-    from agnosticfair.auditing.parts import Subpopulations
+    from agnosticfair.auditing.subgroups import Subgroups
 
-    parts = Subpopulations(columns, 2, least)
-    return audit(model, rows, sensitive_features="sex", parts=parts, precision=5.0)
+    subgroups = Subgroups(columns, 2, minimum)
+    return audit(model, rows, sensitive_features="sex", subgroups=subgroups, precision=5.0)
 
 
 def dealt(table: Table, clients: int, seed: int = 0) -> dict[str, Table]:
     """The same rows at random over some clients; all clients non-empty."""
-    part = np.random.default_rng(seed).permutation(np.arange(len(table)) % clients)
-    return {f"c{k:03d}": table.take(part == k) for k in range(clients)}
+    subgroup = np.random.default_rng(seed).permutation(np.arange(len(table)) % clients)
+    return {f"c{k:03d}": table.take(subgroup == k) for k in range(clients)}
 
 
 def adult_split(adult: Table, clients: int = 2, seed: int = 0) -> Split:
@@ -89,8 +89,10 @@ def adult_split(adult: Table, clients: int = 2, seed: int = 0) -> Split:
     shares = np.array_split(train[0], half) + np.array_split(train[1], max(clients - half, 1))
     shares = [np.concatenate(shares)] if clients == 1 else shares
     held_out = np.sort(np.concatenate(test))
-    part = (~private)[held_out].astype(np.int64)
-    return Split(by_client(adult, shares), adult.take(held_out), part, ("Private", "not Private"))
+    subgroup = (~private)[held_out].astype(np.int64)
+    return Split(
+        by_client(adult, shares), adult.take(held_out), subgroup, ("Private", "not Private")
+    )
 
 
 def client_rows(seed, n=150):
@@ -129,7 +131,7 @@ class Faulty:
 
     def __init__(self, how, askings, step="sums"):
         self.inner, self.how, self.askings, self.step = in_process(TABLES), how, askings, step
-        self.asked, self.log = 0, []
+        self.request, self.log = 0, []
 
     def clients(self):
         return self.inner.clients()
@@ -138,8 +140,8 @@ class Faulty:
         answers = dict(self.inner.exchange(step, payload, keys, deadline))
         self.log.append((step, sorted(answers)))
         if step == self.step and "c001" in answers:
-            self.asked += 1
-            if self.asked in self.askings:
+            self.request += 1
+            if self.request in self.askings:
                 answers["c001"] = self.how(answers["c001"])
         return answers
 
@@ -167,10 +169,10 @@ def decided(n=300, seed=0):
 
 def weights_of(rows, table, by_column):
     """(n,) the weight of every row where each value of a mixed column has one."""
-    found = np.ones(len(rows.y))
+    values_here = np.ones(len(rows.y))
     for column, w in zip(table["columns"], by_column, strict=True):
-        found *= np.asarray(w)[values(rows.columns[column["name"]]).codes]
-    return found
+        values_here *= np.asarray(w)[values(rows.columns[column["name"]]).codes]
+    return values_here
 
 
 def row(method="fl", seed=0, **changes):
@@ -201,12 +203,12 @@ def row(method="fl", seed=0, **changes):
 KINDS = [Surrogate("sigmoid", 0.7), Surrogate("covariance"), Surrogate("loss")]
 
 
-def rows_and_question(n=2500, d=6, M=9, M_L=5, surrogate=KINDS[0], weighed=False, own=False):
-    """Rows in float64 and a question, of which ``narrowed`` makes float32."""
+def rows_and_request(n=2500, d=6, M=9, M_L=5, surrogate=KINDS[0], weighed=False, own=False):
+    """Rows in float64 and a request, of which ``narrowed`` makes float32."""
     rng = np.random.default_rng(0)
     X = np.round(rng.uniform(size=(n, d)) * 2**20) / 2**20
     Z = np.hstack([X, np.ones((n, 1)), -(X * X).sum(axis=1)[:, None] / 2])
-    q = Question32(
+    q = Request32(
         exponents(gaussian(M, 0.8), rng.uniform(size=(M, d)), d),
         exponents(gaussian(M_L, 1.3), rng.uniform(size=(M_L, d)), d) if own else None,
         rng.normal(size=d + 1),
@@ -243,32 +245,32 @@ def refused(call, *arguments):
     return err
 
 
-class Questions:
-    """An engine that remembers its questions."""
+class Requests:
+    """An engine that remembers its requests."""
 
     def __init__(self, tables):
-        self.inner, self.asked = in_process(tables), {}
+        self.inner, self.request = in_process(tables), {}
 
     def clients(self):
         return self.inner.clients()
 
     def exchange(self, step, payload, keys, deadline):
-        self.asked.setdefault(step, []).append(payload)
+        self.request.setdefault(step, []).append(payload)
         return self.inner.exchange(step, payload, keys, deadline)
 
 
-def question_of(clients, recipe):
+def request_of(clients, method):
     """A broadcast of the first round, at a random w."""
-    census = [answer(c, "census", None) for c in clients]
-    plan = server.plan(recipe, sum(census[1:], census[0]), tuple(c.key for c in clients))
-    ask = server.centres_question(plan, 0)
-    if ask is not None:
-        offers = [answer(c, "centres", ask) for c in clients]
+    statistics = [answer(c, "statistics", None) for c in clients]
+    plan = server.plan(method, sum(statistics[1:], statistics[0]), tuple(c.key for c in clients))
+    send = server.centres_request(plan, 0)
+    if send is not None:
+        offers = [answer(c, "centres", send) for c in clients]
         plan = server.with_centres(plan, sum(offers[1:], offers[0]))
-    broadcast = solvers.question(solvers.init(plan))
-    rng, asked = np.random.default_rng(0), broadcast.asked
-    arrays = {k: rng.uniform(size=getattr(asked, k).shape) for k in ("w", "alpha", "C")}
-    return replace(broadcast, asked=replace(asked, **arrays))
+    broadcast = solvers.request(solvers.init(plan))
+    rng, request = np.random.default_rng(0), broadcast.request
+    arrays = {k: rng.uniform(size=getattr(request, k).shape) for k in ("w", "alpha", "C")}
+    return replace(broadcast, request=replace(request, **arrays))
 
 
 def streamed(clients: dict[str, Table], folder: Path) -> dict:

@@ -61,9 +61,9 @@ def test_as_a_module():
 def test_methods_lists_every_one(call):
     _, out, _ = call("methods")
     assert all(name in out for name in METHODS)
-    told = json.loads(call("methods", "--json")[1])
-    assert [m["name"] for m in told] == [*METHODS]
-    assert told[0]["bound"] is None  # infinite, which JSON cannot say
+    content = json.loads(call("methods", "--json")[1])
+    assert [m["name"] for m in content] == [*METHODS]
+    assert content[0]["bound"] is None  # infinite, which JSON cannot say
 
 
 def test_fit_then_predict_then_evaluate(call, model, files):
@@ -88,71 +88,75 @@ def test_fit_then_predict_then_evaluate(call, model, files):
     assert north["risk_difference"] == pytest.approx(abs(rates["F"] - rates["M"]))
 
 
-def test_a_column_that_is_no_feature_names_parts(call, files):
+def test_a_column_that_is_no_feature_names_subgroups(call, files):
     head = files[0].read_text().splitlines()[0]
     column = head.split(",").index("job") if "job" in head else 0
     name = head.split(",")[column]
-    code, _, err = call("fit", *files, *ROLES, "--parts-by", name)
+    code, _, err = call("fit", *files, *ROLES, "--subgroups-by", name)
     assert code == 0, err
     assert not any(name in feature for feature in load_model(MODEL).encoding.names)
     model = load_model(MODEL)
     assert model.method["fairness"]["basis"]["columns"] == ["*", name]
     code, _, err = call(
-        "fit", *files, *ROLES, "--parts-by", "site", "--depth", "1", "--least", "0.1"
+        "fit", *files, *ROLES, "--subgroups-by", "site", "--depth", "1", "--min-share", "0.1"
     )
     assert code == 0, err
-    code, _, err = call("fit", *files, *ROLES, "--parts-by", name, "--method", "fairfl")
+    code, _, err = call("fit", *files, *ROLES, "--subgroups-by", name, "--method", "fairfl")
     assert code != 0
-    assert "has no named parts, so parts_by has no meaning" in err
+    assert "has no subgroups, so subgroups_by has no meaning" in err
     code, _, err = call("fit", *files, *ROLES, "--depth", "4")
     assert "depth 4 is not 1, 2 or 3" in err
 
 
 def test_fit_says_how_it_went(call, files):
     _, out, _ = call("fit", *files, *ROLES, "--method", "fl", "--json", "--out", "m.safetensors")
-    told = json.loads(out)
-    assert (told["outcome"], told["method"], told["positive"]) == ("converged", "fl", "yes")
-    assert [e["client"] for e in told["training_rows"]] == ["all rows", "north", "south"]
+    content = json.loads(out)
+    assert (content["outcome"], content["method"], content["positive"]) == (
+        "converged",
+        "fl",
+        "yes",
+    )
+    assert [e["client"] for e in content["training_rows"]] == ["all rows", "north", "south"]
     _, out, _ = call("fit", *files, *ROLES, "--method", "fl")
     assert "converged after" in out
-    assert f"{told['training_rows'][1]['accuracy']:.4f}" in out
+    assert f"{content['training_rows'][1]['accuracy']:.4f}" in out
 
 
 def test_one_file_with_a_client_column_is_the_same_as_a_file_each(call, files):
     rows = [r | {"site": s} for k, s in enumerate(("north", "south")) for r in client_rows(k)]
     both = write(Path("both.csv"), rows)
     one = json.loads(call("fit", *files, *ROLES, "--method", "afl", "--json")[1])
-    asked = ("--client-column", "site", "--method", "afl", "--json")
-    two = json.loads(call("fit", both, *ROLES, *asked)[1])
+    request = ("--client-column", "site", "--method", "afl", "--json")
+    two = json.loads(call("fit", both, *ROLES, *request)[1])
     assert one["training_rows"] == two["training_rows"]
-    asked = ("--target", "income", "--client-column", "site", "--json")
-    told = json.loads(call("evaluate", "model.safetensors", both, *asked)[1])
-    assert told == one["training_rows"]
+    request = ("--target", "income", "--client-column", "site", "--json")
+    content = json.loads(call("evaluate", "model.safetensors", both, *request)[1])
+    assert content == one["training_rows"]
 
 
 def test_columns_can_be_told_apart(call, files):
-    asked = ("--drop", "job", "--categorical", "age", "--method", "fl")
-    assert call("fit", files[0], *ROLES, *asked)[0] == 0
+    request = ("--drop", "job", "--categorical", "age", "--method", "fl")
+    assert call("fit", files[0], *ROLES, *request)[0] == 0
     code, _, err = call("predict", "model.safetensors", files[1])
     assert code == 2
     assert "'age'" in err
 
 
 def test_every_sensitive_column_is_protected_and_shown(call, files):
-    asked = ("--method", "fairfl", "--notion", "equal_opportunity", "--tau", "0.02")
-    code, out, _ = call("fit", *files, *ROLES, "--sensitive-features", "job", *asked)
+    request = ("--method", "fairfl", "--metric", "equal_opportunity", "--tau", "0.02")
+    code, out, _ = call("fit", *files, *ROLES, "--sensitive-features", "job", *request)
     assert code == 0
     assert "Training rows, by sex" in out
     assert "Training rows, by job" in out
-    told = json.loads(call("evaluate", MODEL, *files, "--target", "income", "--json")[1])
-    assert [e["sensitive_feature"] for e in told] == ["sex"] * 3 + ["job"] * 3
-    asked = ("--sensitive-features", "job", "--json")
-    told = json.loads(call("evaluate", MODEL, files[0], "--target", "income", *asked)[1])
-    assert [(e["sensitive_feature"], {*e["positive_rates"]}) for e in told] == [
+    content = json.loads(call("evaluate", MODEL, *files, "--target", "income", "--json")[1])
+    assert [e["sensitive_feature"] for e in content] == ["sex"] * 3 + ["job"] * 3
+    request = ("--sensitive-features", "job", "--json")
+    content = json.loads(call("evaluate", MODEL, files[0], "--target", "income", *request)[1])
+    assert [(e["sensitive_feature"], {*e["positive_rates"]}) for e in content] == [
         ("job", {"a", "b", "c"})
     ]
     header = load_model(MODEL).method
-    assert header["fairness"]["notion"] == "equal_opportunity"
+    assert header["fairness"]["metric"] == "equal_opportunity"
 
 
 # --- what it refuses ---
@@ -184,8 +188,8 @@ def test_files_and_columns_that_are_not_there_are_refused(call, files, model):
     assert "'site'" in refused(call, "fit", files[0], *ROLES, "--client-column", "site")
     assert "'west.csv'" in refused(call, "predict", model, "west.csv")
     assert "'incom'" in refused(call, "evaluate", model, files[0], "--target", "incom")
-    asked = ("--target", "income", "--sensitive-features", "race")
-    assert "'race'" in refused(call, "evaluate", model, files[0], *asked)
+    request = ("--target", "income", "--sensitive-features", "race")
+    assert "'race'" in refused(call, "evaluate", model, files[0], *request)
 
 
 def test_an_empty_client_is_refused(call, files):
@@ -215,7 +219,7 @@ def test_models_that_are_not_ours_are_refused(call, files, model):
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("one_request", "named"),
     [
         (("fit", "north.csv", *ROLES, "--method", "fll"), "'fll'"),
         (("fit", "north.csv", *ROLES, "--method", "fairfl", "--tau", "-1"), "-1"),
@@ -228,8 +232,8 @@ def test_models_that_are_not_ours_are_refused(call, files, model):
         (("tune", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(call, files, asked, named):
-    assert named in refused(call, *asked)
+def test_settings_that_make_no_sense_are_refused(call, files, one_request, named):
+    assert named in refused(call, *one_request)
 
 
 RULE = ("--learner", "additive", "--min-people", 5)
@@ -266,7 +270,7 @@ def test_a_rule_says_its_learner_its_price_and_how_near_to_the_best_it_is(call, 
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("one_request", "said"),
     [
         (("--learner", "magic"), "unknown learner 'magic'; there are: auto, additive"),
         (("--learner", "given"), "name the column in probability"),
@@ -279,19 +283,19 @@ def test_a_rule_says_its_learner_its_price_and_how_near_to_the_best_it_is(call, 
         (("--probability", "age"), "give probabilities, from 0 to 1"),
         (("--min-people", "-1"), "min_people is -1.0"),
         (("--learning-folds", "1"), "learning_folds is 1"),
-        (("--parts-by", "nowhere"), "has no column 'nowhere'"),
+        (("--subgroups-by", "nowhere"), "has no column 'nowhere'"),
         (("--overall", "0"), "overall is 0.0"),
         (("--method", "fairfl", "--learner", "trees"), "'fairfl' has no rule, so learner"),
     ],
 )
-def test_what_a_rule_cannot_be_asked_is_a_sentence(call, files, asked, said):
-    assert said in refused(call, "fit", *files, *ROLES, *asked)
+def test_what_a_rule_cannot_be_asked_is_a_sentence(call, files, one_request, said):
+    assert said in refused(call, "fit", *files, *ROLES, *one_request)
 
 
 def test_a_fit_that_does_not_converge_is_an_error_where_that_is_asked_for(call, files):
-    asked = ("fit", *files, *ROLES, "--method", "fairfl", "--max-rounds", 2)
-    assert "did not converge in 2 rounds" in refused(call, *asked, "--strict")
-    code, out, _ = call(*asked)
+    request = ("fit", *files, *ROLES, "--method", "fairfl", "--max-rounds", 2)
+    assert "did not converge in 2 rounds" in refused(call, *request, "--strict")
+    code, out, _ = call(*request)
     assert code == 0
     assert "did not converge (outcome 'rounds') after 2 rounds" in out
 
@@ -346,10 +350,10 @@ def test_streamed_rows_are_not_read_for_what_nobody_asked_for(call, folder, monk
     for room, name in ((fits, "certificates"), (record, "run_files")):
         own = getattr(room, name)
         monkeypatch.setattr(room, name, lambda *a, own=own, **k: made.append(own) or own(*a, **k))
-    asked = (folder, *FIT)
-    assert call("fit", *asked)[0] == 0
+    request = (folder, *FIT)
+    assert call("fit", *request)[0] == 0
     assert not made
-    assert call("fit", *asked, "--run", "run")[0] == 0
+    assert call("fit", *request, "--run", "run")[0] == 0
     assert len(made) == 2
 
 
@@ -377,10 +381,10 @@ def test_held_out_rows_are_measured_at_once(call, files):
         "fit", files[0], *ROLES, "--method", "fl", "--test", files[1], "--json", "--force"
     )
     told = json.loads(out)
-    held = json.loads(
+    content_here = json.loads(
         call("evaluate", "model.safetensors", files[1], "--target", "income", "--json")[1]
     )
-    assert told["held_out_rows"] == held
+    assert told["held_out_rows"] == content_here
     assert told["columns"]["age"].startswith("numeric")
 
 
@@ -415,14 +419,14 @@ def test_predictions_beside_columns(call, model, files):
     assert "'nosuch' to keep" in refused(call, "predict", model, files[0], "--keep", "nosuch")
 
 
-def test_evaluate_by_a_notion(call, model, files):
+def test_evaluate_by_a_metric(call, model, files):
     code, out, _ = call(
-        "evaluate", model, *files, "--target", "income", "--notion", "equalized_odds"
+        "evaluate", model, *files, "--target", "income", "--metric", "equalized_odds"
     )
     assert code == 0
     assert "equalized odds" in out
     assert "'fair'" in refused(
-        call, "evaluate", model, *files, "--target", "income", "--notion", "fair"
+        call, "evaluate", model, *files, "--target", "income", "--metric", "fair"
     )
 
 
@@ -431,8 +435,8 @@ def test_a_private_fit_writes_a_card_that_says_what_was_spent(files, call, tmp_p
     columns = ("--target", "income", "--sensitive-features", "sex")
     drafted = ("--outside", "clip", "--out", "agreed.json")
     assert call("schema", *files, *columns, *drafted)[0] == 0
-    asked = ("--method", "agnosticfair", "--schema", "agreed.json", "--epsilon", "200")
-    code, out, err = call("fit", *files, *columns, *asked)
+    request = ("--method", "agnosticfair", "--schema", "agreed.json", "--epsilon", "200")
+    code, out, err = call("fit", *files, *columns, *request)
     assert code == 0, err
     assert "epsilon 200 at delta 1e-05 was spent" in out
     for kind in ("md", "html"):
@@ -443,9 +447,9 @@ def test_a_private_fit_writes_a_card_that_says_what_was_spent(files, call, tmp_p
     assert (code, "differential privacy needs --schema" in err) == (2, True)
     code, _, err = call("fit", *files, *columns, "--epsilon", "0", "--force")
     assert (code, "epsilon is 0" in err) == (2, True)
-    code, out, err = call("fit", *files, *columns, *asked, "--site-rows", "50", "--force")
+    code, out, err = call("fit", *files, *columns, *request, "--site-rows", "50", "--force")
     assert (code, "is kept for each row, not for each site" in err) == (2, True)
     whole = ("--site-rows", "50", "--force", "--ledgers", "whole")
-    code, out, err = call("fit", *files, *columns, *asked, *whole)
+    code, out, err = call("fit", *files, *columns, *request, *whole)
     assert code == 0, err
     assert "private for each site, of at most 50 rows" in out

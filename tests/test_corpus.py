@@ -119,7 +119,7 @@ BAD_VALUES = {
         "--seed": ("-1", "x", "0.5"),
         "--workers": ("0", "-1", "x"),
         "--method": ("fll", "", "FL2"),
-        "--notion": ("fair", ""),
+        "--metric": ("fair", ""),
         "--network": ("cnn", "resnet"),
         "--positive": ("maybe", "Yes", ""),
         "--target": ("incom", "age "),
@@ -142,7 +142,7 @@ BAD_VALUES = {
         "--folds": ("1", "0", "-1", "1000", "x"),
         "--seed": ("-1", "x"),
         "--method": ("fl", "fll"),
-        "--notion": ("fair",),
+        "--metric": ("fair",),
         "--bound": ("-1", "x"),
         "--jobs": ("0", "-1", "x"),
         "--separator": (",,",),
@@ -168,7 +168,7 @@ BAD_VALUES = {
     "evaluate m.safetensors a.csv --target income": {
         "--target": ("incom", ""),
         "--sensitive-features": ("nosuch",),
-        "--notion": ("fair", ""),
+        "--metric": ("fair", ""),
         "--client-column": ("nosuch",),
         "--separator": (",,",),
         "--encoding": ("klingon",),
@@ -216,7 +216,7 @@ LINES = {
     f"audit a.csv {ROLES} --model x.onnx": "is no ONNX model",
     f"audit a.csv {ROLES} --model m.safetensors --drop age": "--drop",
     f"audit nosuch.csv {ROLES} --model m.safetensors": "'nosuch.csv'",
-    f"audit b.csv {ROLES} --model m.safetensors --notion fair": "fair",
+    f"audit b.csv {ROLES} --model m.safetensors --metric fair": "fair",
     "verify nosuch.json": "nosuch.json",
     "verify a.csv": "a.csv",
     "schema nosuch.csv --target income --sensitive-features sex": "nosuch.csv",
@@ -232,8 +232,8 @@ def bad_lines():
     for line, options in BAD_VALUES.items():
         for option, values in options.items():
             for value in values:
-                asked = [*line.replace("ROLES", ROLES).split(), option, value]
-                yield pytest.param(asked, "", id=f"{line.split()[0]} {option} {value!r}")
+                request = [*line.replace("ROLES", ROLES).split(), option, value]
+                yield pytest.param(request, "", id=f"{line.split()[0]} {option} {value!r}")
     for line, words in LINES.items():
         yield pytest.param(line.split(), words, id=line or "nothing")
 
@@ -311,7 +311,7 @@ GOOD_LINES = {
     "predict m.safetensors a.csv": "rows are 'yes'",
     "predict m.safetensors a.csv --keep sex": "rows are 'yes'",
     "evaluate m.safetensors a.csv --target income": "majority",
-    "evaluate m.safetensors a.csv b.csv --target income --notion equal_opportunity": "equal opportunity",
+    "evaluate m.safetensors a.csv b.csv --target income --metric equal_opportunity": "equal opportunity",
     "evaluate m.safetensors a.csv --target income --sensitive-features job": "carter",
     f"audit b.csv {ROLES} --sensitive-features job --model m.safetensors": "true-positive rates: carter",
     f"audit b.csv {ROLES} --model m.safetensors --kernels 9": "one answer for everybody",
@@ -376,13 +376,13 @@ def test_a_bad_file_is_one_sentence(call, place, files, line, words):
     assert words in refused(call, *line.split())
 
 
-@pytest.mark.parametrize(("asked", "words"), [*bad_lines()])
-def test_a_bad_line_is_one_sentence(call, place, asked, words):
-    if not asked:
+@pytest.mark.parametrize(("one_request", "words"), [*bad_lines()])
+def test_a_bad_line_is_one_sentence(call, place, one_request, words):
+    if not one_request:
         code, out, err = call()
         assert (code, words in out + err) == (2, True)
         return
-    assert words in refused(call, *asked)
+    assert words in refused(call, *one_request)
 
 
 @pytest.mark.parametrize(("files", "line", "words"), [*good()])

@@ -47,8 +47,8 @@ def folder(tmp_path, monkeypatch, rows):
     """A folder with the files that the pages speak of."""
     monkeypatch.chdir(tmp_path)
     for k, name in enumerate(("north", "south", "test")):
-        part = [rows[0], *rows[1 + 500 * k : 501 + 500 * k]]
-        Path(f"{name}.csv").write_text("\n".join(part) + "\n")
+        subgroup = [rows[0], *rows[1 + 500 * k : 501 + 500 * k]]
+        Path(f"{name}.csv").write_text("\n".join(subgroup) + "\n")
     return tmp_path
 
 
@@ -120,7 +120,7 @@ def test_the_site_is_built_without_warnings_and_asks_for_nothing_from_elsewhere(
 def test_the_pictures_are_drawn(tmp_path):
     script = ROOT / "docs" / "figures" / "idea.py"
     subprocess.run([sys.executable, script, tmp_path], check=True)
-    assert {p.name for p in tmp_path.iterdir()} == {"idea-reweighing.png", "idea-set.png"}
+    assert {p.name for p in tmp_path.iterdir()} == {"idea-reweighting.png", "idea-set.png"}
 
 
 def test_the_table_of_log_losses_is_that_of_the_recorded_run():
@@ -134,5 +134,5 @@ def test_the_table_of_log_losses_is_that_of_the_recorded_run():
         losses = [mean(run["log_loss"]) for run in runs.values()]
         assert all(len(run["log_loss"]) == 5 for run in runs.values())
         expected = [f"{v:.4f}" for v in losses] + [f"{losses[0] / v:.4f}" for v in losses[1:]]
-        assert [cell.strip() for cell in shown[name]] == expected
+        assert [stratum.strip() for stratum in shown[name]] == expected
         assert max(losses[0] / v for v in losses[1:]) < 1.005

@@ -1,11 +1,11 @@
-"""The recipes of CONTRIBUTING, followed from outside: a kind of basis, a step, a solver, a field of a round's sums."""
+"""The methods of CONTRIBUTING, followed from outside: a kind of basis, a step, a solver, a field of a round's sums."""
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import TABLES, question_of, small_table
+from helpers import TABLES, request_of, small_table
 
 from agnosticfair.client import steps
 from agnosticfair.client.client import Client
@@ -17,17 +17,17 @@ from agnosticfair.mathematics import sums as stated
 from agnosticfair.mathematics.basis import Basis, BasisKind
 from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
 from agnosticfair.methods import Method, method
-from agnosticfair.protocol import questions
+from agnosticfair.protocol import requests
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
 from agnosticfair.server import solvers
 from agnosticfair.server.reveals import UNSAID, explain
-from agnosticfair.site.checks import question_check
+from agnosticfair.site.checks import request_check
 
 
 @pytest.fixture(autouse=True)
 def forgotten():
     """What a test registers is forgotten after it."""
-    tables = (bases.KINDS, questions.QUESTIONS, questions.REVEALS, steps.STEPS, solvers.SOLVERS)
+    tables = (bases.KINDS, requests.REQUESTS, requests.REVEALS, steps.STEPS, solvers.SOLVERS)
     before = [dict(table) for table in tables]
     yield
     for table, known in zip(tables, before, strict=True):
@@ -45,40 +45,40 @@ def tilts(basis, X, centres):
 
 def test_a_kind_of_basis_from_outside_is_fitted_to_any_spread_of_the_rows():
     bases.register(BasisKind("tilts", tilts, kernels=lambda basis: 3))
-    made = method("agnosticfair", basis=Basis("tilts"), tau=0.03)
-    found = fit(TABLES, made, positive="yes")
-    pooled = fit({"all": small_table(300, 3)}, made, positive="yes")
-    assert found.converged
-    assert found.trained_difference <= 0.03 + 0.002
-    assert len(found.alpha) == 3
-    np.testing.assert_allclose(found.model.w, pooled.model.w, atol=1e-6)
+    chosen_method = method("agnosticfair", basis=Basis("tilts"), tau=0.03)
+    fitted = fit(TABLES, chosen_method, positive="yes")
+    pooled = fit({"all": small_table(300, 3)}, chosen_method, positive="yes")
+    assert fitted.converged
+    assert fitted.trained_difference <= 0.03 + 0.002
+    assert len(fitted.alpha) == 3
+    np.testing.assert_allclose(fitted.model.w, pooled.model.w, atol=1e-6)
     with pytest.raises(Exception, match="kernels of your own are added up exactly"):
         float32.exponents(Basis("tilts"), None, 5)
 
 
-# Add a step: a question, and the record of the function that answers it.
+# Add a step: a request, and the record of the function that answers it.
 
 
 class Gradient:
-    """The mean loss' slope at w."""
+    """The mean loss' gradient at w."""
 
     w: np.ndarray
 
     def shapes(self, task):
-        return {"loss": (), "slope": self.w.shape, "mass": ()}
+        return {"loss": (), "gradient": self.w.shape, "mass": ()}
 
 
 def gradient(client, broadcast):
     rows = client.prepare(broadcast.task)
-    d = rows.X @ broadcast.asked.w
-    slope, _ = log_loss_derivatives(d, rows.y)
+    d = rows.X @ broadcast.request.w
+    gradient, _ = log_loss_derivatives(d, rows.y)
     loss = log_loss(d, rows.y).sum()
-    sums = {"loss": np.array(loss), "slope": slope @ rows.X, "mass": np.array(float(len(d)))}
+    sums = {"loss": np.array(loss), "gradient": gradient @ rows.X, "mass": np.array(float(len(d)))}
     return Reply(broadcast.round, sums)
 
 
 def know_the_step():
-    questions.question("gradient", slope="how w would change: of one row, what it looks like")(
+    requests.request("gradient", gradient="how w would change: of one row, what it looks like")(
         Gradient
     )
     steps.register(steps.Step("gradient", gradient, by_batch=True))
@@ -87,11 +87,11 @@ def know_the_step():
 def test_a_step_from_outside_is_asked_over_the_wire_and_answered():
     know_the_step()
     client = Client("a", small_table(50))
-    task = question_of([client], method("fl")).task
-    asked = unpack(pack(Broadcast(1, task, Gradient(np.zeros(6)))))
-    found = steps.answer(client, "gradient", asked)
+    task = request_of([client], method("fl")).task
+    request = unpack(pack(Broadcast(1, task, Gradient(np.zeros(6)))))
+    found = steps.answer(client, "gradient", request)
     assert found.sums["loss"] == pytest.approx(50 * np.log(2), abs=1e-6)
-    assert {k: v.shape for k, v in found.sums.items()} == asked.shapes
+    assert {k: v.shape for k, v in found.sums.items()} == request.shapes
 
 
 # Add a solver: an object, or a module, that meets ``solvers.Solver``, and a line in the table.
@@ -116,7 +116,7 @@ def begun(plan, beginning):
 
 def moved(state, reply):
     sums = reply.sums
-    w = state.w - 1.0 * sums["slope"] / sums["mass"]
+    w = state.w - 1.0 * sums["gradient"] / sums["mass"]
     entry = {"round": reply.round, "loss": float(sums["loss"] / sums["mass"]), "worst": 0.0}
     outcome = "rounds" if reply.round >= state.max_rounds else "running"
     history = (*state.history, entry)
@@ -128,7 +128,7 @@ DESCENT = SimpleNamespace(
     suits=lambda method: method.name == "descent",
     before=lambda plan: None,
     init=begun,
-    question=lambda state: Gradient(state.w),
+    request=lambda state: Gradient(state.w),
     step=moved,
     worst_cases=lambda state: (float("nan"), float("nan")),
     start_of=lambda state: None,
@@ -137,17 +137,17 @@ DESCENT = SimpleNamespace(
 
 def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
     know_the_step()
-    question_check("gradient")(lambda by, broadcast: None)  # any w: it is a model
+    request_check("gradient")(lambda by, broadcast: None)  # any w: it is a model
     solvers.register("descent", DESCENT)
-    made = Method("descent", max_rounds=30)
-    found = fit(TABLES, made, positive="yes")
-    losses = [entry["loss"] for entry in found.history]
+    method = Method("descent", max_rounds=30)
+    fitted = fit(TABLES, method, positive="yes")
+    losses = [entry["loss"] for entry in fitted.history]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < losses[0] - 0.05
-    pooled = fit({"all": small_table(300, 3)}, made, positive="yes")
-    np.testing.assert_allclose(found.model.w, pooled.model.w, atol=1e-6)
-    secure = fit(TABLES, made, positive="yes", secure=True)
-    assert secure.model.w.tobytes() == found.model.w.tobytes()
+    pooled = fit({"all": small_table(300, 3)}, method, positive="yes")
+    np.testing.assert_allclose(fitted.model.w, pooled.model.w, atol=1e-6)
+    secure = fit(TABLES, method, positive="yes", secure=True)
+    assert secure.model.w.tobytes() == fitted.model.w.tobytes()
 
     class Killed(Exception):
         pass
@@ -157,12 +157,14 @@ def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
             raise Killed
 
     with pytest.raises(Killed):
-        fit(TABLES, made, positive="yes", checkpoint=tmp_path, on_round=kill)
-    resumed = fit(TABLES, made, positive="yes", checkpoint=tmp_path)
-    assert resumed.model.w.tobytes() == found.model.w.tobytes()
+        fit(TABLES, method, positive="yes", checkpoint=tmp_path, on_round=kill)
+    resumed = fit(TABLES, method, positive="yes", checkpoint=tmp_path)
+    assert resumed.model.w.tobytes() == fitted.model.w.tobytes()
     assert fit(TABLES, "fl", positive="yes").converged  # others' methods are solved as before
-    told = {m.step: m for m in explain(made, _supposed(5, 2, 300), ["a", "b"], 0.5) if m.reveals}
-    assert told["gradient"].reveals["slope"] == "how w would change: of one row, what it looks like"
+    told = {m.step: m for m in explain(method, _supposed(5, 2, 300), ["a", "b"], 0.5) if m.reveals}
+    assert (
+        told["gradient"].reveals["gradient"] == "how w would change: of one row, what it looks like"
+    )
     assert UNSAID not in told["gradient"].reveals.values()
 
 
@@ -170,7 +172,7 @@ def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
 
 
 def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkeypatch):
-    *scalars, slope = stated.OF_FAIR
+    *scalars, gradient = stated.OF_FAIR
     plain = stated.of_fair
 
     def of_fair(v):
@@ -178,17 +180,19 @@ def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkey
         return (*values, v.right), factor
 
     for module in (stated, float64, float32):
-        monkeypatch.setattr(module, "OF_FAIR", (*scalars, "psi_right", slope))
+        monkeypatch.setattr(module, "OF_FAIR", (*scalars, "psi_right", gradient))
     for module in (stated, float64, float32):
         monkeypatch.setattr(module, "of_fair", of_fair)
-    monkeypatch.setitem(questions.REVEALS, "psi_right", "right decisions")  # from stated.REVEALS
-    client, made = Client("a", small_table(300)), method("agnosticfair", kernels=5)
-    told = {m.step: m.reveals for m in explain(made, _supposed(5, 2, 300), ["a", "b"], 0.5)}
+    monkeypatch.setitem(requests.REVEALS, "psi_right", "right decisions")  # from stated.REVEALS
+    client, chosen_method = Client("a", small_table(300)), method("agnosticfair", kernels=5)
+    told = {
+        m.step: m.reveals for m in explain(chosen_method, _supposed(5, 2, 300), ["a", "b"], 0.5)
+    }
     assert told["sums"]["psi_right"] == "right decisions"
-    asked = question_of([client], made)
-    assert asked.shapes["psi_right"] == asked.shapes["psi_g"]
+    request = request_of([client], chosen_method)
+    assert request.shapes["psi_right"] == request.shapes["psi_g"]
     for sums in (float64.sums, float32.sums):
-        found = sums(client, asked).sums
-        assert {k: np.shape(v) for k, v in found.items()} == asked.shapes
+        found = sums(client, request).sums
+        assert {k: np.shape(v) for k, v in found.items()} == request.shapes
         assert found["psi_right"][:, -1].sum() == found["correct"]
         assert found["psi_right"][:, :-1].sum() > 0

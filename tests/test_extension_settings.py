@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING, followed from outside the package: what is registered is known everywhere."""
+"""The methods of CONTRIBUTING, followed from outside the package: what is registered is known everywhere."""
 
 import json
 import subprocess
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from helpers import client_rows, dealt, small_table, write
 
-from agnosticfair import AgnosticFairClassifier, Notion, audit, fit, method, register_notion
-from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair import AgnosticFairClassifier, Metric, audit, fit, method, register_metric
+from agnosticfair.mathematics import scoring
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.settings import (
     POSITIVE,
     SETTINGS,
@@ -24,46 +24,48 @@ from agnosticfair.settings import (
 
 
 @pytest.fixture
-def notion():
+def metric():
     """Predictive equality: equal false positive rates."""
-    made = register_notion(Notion("predictive_equality", ((0,),), "difference of false positives"))
-    yield made.name
-    del NOTIONS[made.name]
+    metric = register_metric(
+        Metric("predictive_equality", ((0,),), "difference of false positives")
+    )
+    yield metric.name
+    del METRICS[metric.name]
 
 
-def test_a_notion_from_outside_is_trained_measured_and_certified(notion):
+def test_a_metric_from_outside_is_trained_measured_and_certified(metric):
     table = small_table(600)
     table.numeric["age"][:] += 0.8 * table.sensitive_features["sex"].codes
     plain, fair = (
-        fit(dealt(table, 2), made, positive="yes")
-        for made in ("fl", method("fairfl", notion=notion, tau=0.01))
+        fit(dealt(table, 2), certificate, positive="yes")
+        for certificate in ("fl", method("fairfl", metric=metric, tau=0.01))
     )
     y, s = table.labels("yes"), table.sensitive_features["sex"].codes
 
     def gap(fitted):
         p = fitted.model.predict(table)
-        rates = metrics.positive_rates(p, s, 1.0 - y)
-        assert metrics.gap(notion, y, p, s) == pytest.approx(np.ptp(rates))
+        rates = scoring.positive_rates(p, s, 1.0 - y)
+        assert scoring.gap(metric, y, p, s) == pytest.approx(np.ptp(rates))
         return np.ptp(rates)
 
     assert fair.converged
     assert gap(fair) < 0.05 < gap(plain)
     groups = table.sensitive_features["sex"].values()
-    asked = {"notion": notion, "held_out": False}
-    made = audit(fair.model, table, sensitive_features=groups, **asked)
-    assert made.difference == pytest.approx(gap(fair))
-    assert made.worst_difference >= made.difference - 1e-9
-    assert "difference of false positives up to" in str(made)
+    request = {"metric": metric, "held_out": False}
+    certificate = audit(fair.model, table, sensitive_features=groups, **request)
+    assert certificate.difference == pytest.approx(gap(fair))
+    assert certificate.worst_difference >= certificate.difference - 1e-9
+    assert "difference of false positives up to" in str(certificate)
 
 
 @pytest.fixture
 def setting():
-    made = register_setting(Setting("decay", Reach.METHOD, "Weight decay.", POSITIVE, "ridge"))
-    yield made.name
-    del SETTINGS[made.name]
+    setting = register_setting(Setting("decay", Reach.METHOD, "Weight decay.", POSITIVE, "ridge"))
+    yield setting.name
+    del SETTINGS[setting.name]
 
 
-def test_a_setting_from_outside_reaches_the_recipe_and_a_deployed_app(setting):
+def test_a_setting_from_outside_reaches_the_method_and_a_deployed_app(setting):
     assert method("fl", decay=0.25) == method("fl", ridge=0.25)
     config = to_config({"decay": 0.25})
     assert config["decay"] == 0.25
@@ -104,15 +106,15 @@ def test_every_setting_is_an_option_and_a_key():
     deploy = commands["deploy"].commands["init"]
     for command in (commands["fit"], commands["tune"], commands["explain-messages"], deploy):
         assert options <= {option.name for option in command.params}
-    recipe = asdict(method("agnosticfair", network="mlp"))
+    chosen_method = asdict(method("agnosticfair", network="mlp"))
     for one in SETTINGS.values():
-        parts = {
-            Reach.METHOD: [recipe],
-            Reach.FAIRNESS: [recipe["fairness"]],
-            Reach.SURROGATE: [recipe["fairness"]["surrogate"]],
-            Reach.ADVERSARY: [recipe, recipe["fairness"]],
-            Reach.KERNELS: [recipe["basis"], recipe["fairness"]["basis"]],
-            Reach.PARTS: [recipe["fairness"]["basis"]],
+        subgroups = {
+            Reach.METHOD: [chosen_method],
+            Reach.FAIRNESS: [chosen_method["fairness"]],
+            Reach.SURROGATE: [chosen_method["fairness"]["surrogate"]],
+            Reach.ADVERSARY: [chosen_method, chosen_method["fairness"]],
+            Reach.KERNELS: [chosen_method["basis"], chosen_method["fairness"]["basis"]],
+            Reach.SUBGROUPS: [chosen_method["fairness"]["basis"]],
             Reach.RULE: [asdict(method("rule"))["rule"]],
         }[one.reach]
-        assert all((one.field or one.name) in part for part in parts), one.name
+        assert all((one.field or one.name) in subgroup for subgroup in subgroups), one.name

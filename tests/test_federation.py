@@ -112,7 +112,7 @@ def test_one_group_only_is_refused():
 
 
 def test_an_infeasible_lp_is_counted_and_the_last_weights_are_kept():
-    """tau so small that no reweighing in A looks fair: Algorithm 2's LP has no solution."""
+    """tau so small that no reweighting in A looks fair: Algorithm 2's LP has no solution."""
     result = fit(
         dealt(ROWS, 2),
         method("agnosticfair-printed", tau=1e-9, max_rounds=4, bound=0.02),

@@ -15,11 +15,11 @@ from agnosticfair.methods import method
 from agnosticfair.tuning import Frontier
 
 
-def test_a_limit_that_is_exceeded_says_so_with_the_part():
+def test_a_limit_that_is_exceeded_says_so_with_the_subgroup():
     made = replace(
         fit(dealt(small_table(60, 1), 2), "fl"),
         trained_difference=0.3,
-        trained_parts=(("job = a_b", 0.3), ("everybody", 0.1)),
+        trained_subgroups=(("job = a_b", 0.3), ("overall", 0.1)),
     )
     assert made.exceeds is None, "no limit"
     bound = replace(made, method=method("fairfl", tau=0.1))
@@ -39,13 +39,13 @@ def test_a_limit_that_is_exceeded_says_so_with_the_part():
 
 
 def test_a_rule_says_in_people_by_how_much_whole_decisions_exceed_tau():
-    made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.05))
-    over = replace(made, trained_difference=0.09, trained_parts=(("job = a_b", 0.09),))
+    fitted = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.05))
+    over = replace(fitted, trained_difference=0.09, trained_subgroups=(("job = a_b", 0.09),))
 
     def said(**changes):
-        return replace(over, history=({**made.history[-1], **changes},)).exceeds
+        return replace(over, history=({**fitted.history[-1], **changes},)).exceeds
 
-    assert replace(made, trained_difference=0.0505).exceeds is None
+    assert replace(fitted, trained_difference=0.0505).exceeds is None
     assert said(people=1.4, smoothed_excess=1e-4).startswith(
         "By the estimates decisions differ by up to 0.090 (job = a_b) where tau is 0.05: at most 1.4 expected people"
     )
@@ -54,14 +54,14 @@ def test_a_rule_says_in_people_by_how_much_whole_decisions_exceed_tau():
 
 
 def test_a_rule_says_where_it_had_to_act():
-    made = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.02))
-    prices = [entry.price for entry in made.multipliers]
-    assert prices
-    assert prices == sorted(prices, reverse=True)
-    first = made.multipliers[0]
-    assert {first.held, first.helped} == {"sex=F", "sex=M"} or first.held != first.helped
-    A = made.model.rule.coefficients
-    assert first.held_shift in (A / 2).ravel()
+    fitted = fit(dealt(small_table(400, 1), 2), method("rule", learner="linear", tau=0.02))
+    error_costs = [entry.shadow_price for entry in fitted.multipliers]
+    assert error_costs
+    assert error_costs == sorted(error_costs, reverse=True)
+    first = fitted.multipliers[0]
+    assert {first.lowered, first.raised} == {"sex=F", "sex=M"} or first.lowered != first.raised
+    A = fitted.model.rule.coefficients
+    assert first.lowered_shift in (A / 2).ravel()
     assert fit(dealt(small_table(60, 1), 2), "fl").multipliers == ()
 
 
@@ -70,8 +70,8 @@ def rules():
     """A rule with a limit that binds, and one without."""
     table = small_table(600, 1)
     table.numeric["age"][:] += 1.5 * table.sensitive_features["sex"].codes
-    recipe = method("rule", learner="additive", min_people=5.0)
-    return [fit(dealt(table, 2), method(recipe, tau=tau)) for tau in (0.02, 1.0)]
+    chosen_method = method("rule", learner="additive", min_people=5.0)
+    return [fit(dealt(table, 2), method(chosen_method, tau=tau)) for tau in (0.02, 1.0)]
 
 
 def test_a_rule_says_its_learner_its_price_and_how_near_to_the_best_it_is(rules):
@@ -83,7 +83,7 @@ def test_a_rule_says_its_learner_its_price_and_how_near_to_the_best_it_is(rules)
     assert [text[:4] for text in taus] == ["95% ", "80% "][: len(taus)]
     assert "and keeps the limits is right more often than this one by more than 0." in best
     said = strict.optimum
-    assert said.constant <= said.utility <= said.own
+    assert said.constant <= said.utility <= said.learner_utility
     assert said.retained < 0.95
     assert free.optimum.unchanged
     assert "The rule is the learner's own decisions" in free.statements[2]
@@ -92,9 +92,9 @@ def test_a_rule_says_its_learner_its_price_and_how_near_to_the_best_it_is(rules)
     assert several.statements[0] == (
         "Learner trees was taken by mean log loss on rows out of fold: additive 0.6000, trees 0.5000."
     )
-    priced = replace(strict, method=method(strict.method, costs=(1, 5)))
-    assert priced.statements[1].startswith("Utility, estimated: the rule ")
-    assert "has more utility than this one" in priced.statements[-1]
+    costed = replace(strict, method=method(strict.method, costs=(1, 5)))
+    assert costed.statements[1].startswith("Utility, estimated: the rule ")
+    assert "has more utility than this one" in costed.statements[-1]
     assert strict.costs is None
     assert fit(dealt(small_table(60, 1), 2), "fl").statements == ()
 
@@ -120,30 +120,32 @@ def test_a_frame_without_pandas_is_a_sentence(monkeypatch):
 
 
 def test_a_limit_that_costs_accuracy_says_so():
-    made = fit(dealt(small_table(400, 1), 2), "fl")
-    assert made.costs is None, "no limit"
-    strict = replace(made, method=method("fairfl"), history=({"accuracy": 0.9}, {"accuracy": 0.8}))
+    fitted = fit(dealt(small_table(400, 1), 2), "fl")
+    assert fitted.costs is None, "no limit"
+    strict = replace(
+        fitted, method=method("fairfl"), history=({"accuracy": 0.9}, {"accuracy": 0.8})
+    )
     assert "90.0% of the training rows, the model is on 80.0%; tune shows" in strict.costs
-    parts = replace(strict, method=method("agnosticfair"))
-    assert "80.0%; a limit on everybody alone (fairfl) costs less" in parts.costs
+    subgroups = replace(strict, method=method("agnosticfair"))
+    assert "80.0%; a limit on everybody alone (fairfl) costs less" in subgroups.costs
     little = replace(strict, history=({"accuracy": 0.9}, {"accuracy": 0.895}))
     assert little.costs is None
 
 
-def test_a_fit_without_parts_shows_its_rounds():
-    made = fit(dealt(small_table(200, 1), 2), method("fl", max_rounds=2))
-    assert "did not converge after 2 rounds" in made._repr_html_()
-    assert "tau</td><td>none" in made._repr_html_()
-    assert len(made.plot().axes) == 1
+def test_a_fit_without_subgroups_shows_its_rounds():
+    fitted = fit(dealt(small_table(200, 1), 2), method("fl", max_rounds=2))
+    assert "did not converge after 2 rounds" in fitted._repr_html_()
+    assert "tau</td><td>none" in fitted._repr_html_()
+    assert len(fitted.plot().axes) == 1
 
 
-def test_parts_that_lack_a_group_are_told():
+def test_subgroups_that_lack_a_group_are_told():
     rows = small_table(400, 5)
     s = rows.sensitive_features["sex"].codes
     job = Column.of(np.where(s == 0, "only one sex", "both"))
     kept = {"not_compared": ("job = only one sex",)}
-    made = fit({"one": replace(rows, categorical={"job": job})}, method("rule", learner="linear"))
-    assert made.uncompared is None, "no subgroup is agreed on in which a group is absent"
-    assert replace(made, **kept).uncompared == (
+    fitted = fit({"one": replace(rows, categorical={"job": job})}, method("rule", learner="linear"))
+    assert fitted.uncompared is None, "no subgroup is agreed on in which a group is absent"
+    assert replace(fitted, **kept).uncompared == (
         "Not compared, for a group is absent there or below its floor: 'job = only one sex'."
     )

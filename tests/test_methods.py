@@ -1,4 +1,4 @@
-"""Recipes refuse what makes no sense."""
+"""Methods refuse what makes no sense."""
 
 import pytest
 

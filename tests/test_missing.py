@@ -8,12 +8,12 @@ import pytest
 
 from agnosticfair import fit, load_model, method
 from agnosticfair.data.axes import axes_of, codes_of, histogram
-from agnosticfair.data.census import Census, encoding_of, merge, take_census
 from agnosticfair.data.columns import Roles
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.files import read_table
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.schema import applied, brought, load_schema, schema_of, under
+from agnosticfair.data.summary import SummaryStatistics, encoding_of, merge, summary_statistics
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError
 from agnosticfair.learners.estimates import predict
@@ -43,13 +43,13 @@ def dealt(table, clients):
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_any_split_gives_the_same_model(learner, tmp_path):
     rows = drawn()
-    recipe = method("fl", learner=learner)
-    one = fit({"all": rows}, recipe).model
+    chosen_method = method("fl", learner=learner)
+    one = fit({"all": rows}, chosen_method).model
     # the last site lacks every pay
     order = np.argsort(np.isnan(rows.numeric["pay"]), kind="stable")
     sites = {f"s{k}": rows.take(own) for k, own in enumerate(np.array_split(order, 4))}
     assert np.isnan(sites["s3"].numeric["pay"]).all()
-    for other in (fit(sites, recipe), fit(sites, recipe, secure=True)):
+    for other in (fit(sites, chosen_method), fit(sites, chosen_method, secure=True)):
         assert other.model.digest == one.digest
     one.save(tmp_path / "m.json")
     again = load_model(tmp_path / "m.json")
@@ -62,11 +62,11 @@ def test_any_split_gives_the_same_model(learner, tmp_path):
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_rule_has_subgroups_of_those_who_lack_a_number(learner):
     rows = drawn(1500)
-    made = fit(dealt(rows, 2), method("rule", learner=learner, tau=0.1, min_people=5))
-    axes = {axis.name: axis for axis in made.model.rule.subgroups.agreed[0]}
+    fitted = fit(dealt(rows, 2), method("rule", learner=learner, tau=0.1, min_people=5))
+    axes = {axis.name: axis for axis in fitted.model.rule.subgroups.agreed[0]}
     assert axes["pay"].values[-1] == "missing"
     assert "none" not in axes or axes["none"].values == ("known", "missing")
-    assert made.model.digest == fit({"a": rows}, made.method).model.digest
+    assert fitted.model.digest == fit({"a": rows}, fitted.method).model.digest
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -76,41 +76,41 @@ def test_a_graph_has_the_same_bits(learner):
     model = fit({"a": rows}, method("rule", learner=learner, tau=0.1, min_people=5)).model
     graph = onnxruntime.InferenceSession(to_onnx(model).SerializeToString())
     given = {**rows.numeric, "job": rows.categorical["job"].values()}
-    asked = {i.name: given[i.name] for i in graph.get_inputs()}
-    prediction, probability, _ = graph.run(None, asked)
+    request = {i.name: given[i.name] for i in graph.get_inputs()}
+    prediction, probability, _ = graph.run(None, request)
     assert np.array_equal(probability, model.probabilities(rows))
     assert np.array_equal(prediction == "yes", model.predict(rows))
 
 
 @pytest.mark.parametrize(
-    "recipe",
+    "method",
     [method("fl"), method("fl", learner="linear"), method("fairfl"), method("agnosticfair")],
 )
-def test_others_name_the_column_and_the_remedy(recipe):
+def test_others_name_the_column_and_the_remedy(method):
     with pytest.raises(DataError, match=r"'none' is missing \(NaN\) in some rows.*learner 'trees'"):
-        fit({"a": drawn()}, recipe)
+        fit({"a": drawn()}, method)
 
 
 def test_what_a_client_says_of_missing_numbers():
     rows = drawn(50)
-    census = take_census(rows, "a")
-    assert census.missing == ("none", "pay")
-    assert Census.from_json(json.loads(json.dumps(census.to_json()))) == census
-    full = take_census(rows.take(~np.isnan(rows.numeric["pay"])), "b")
-    assert merge({"a": census, "b": full}).numeric["pay"] == full.numeric["pay"]
-    encoding = encoding_of(census)
+    statistics = summary_statistics(rows, "a")
+    assert statistics.missing == ("none", "pay")
+    assert SummaryStatistics.from_json(json.loads(json.dumps(statistics.to_json()))) == statistics
+    full = summary_statistics(rows.take(~np.isnan(rows.numeric["pay"])), "b")
+    assert merge({"a": statistics, "b": full}).numeric["pay"] == full.numeric["pay"]
+    encoding = encoding_of(statistics)
     assert ("none", 0.0, 0.0) in encoding.numeric
     assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
     for wrong in (
         {"missing": ["job"]},
-        {"numeric": {**census.to_json()["numeric"], "age": [9, 1]}},
+        {"numeric": {**statistics.to_json()["numeric"], "age": [9, 1]}},
     ):
         with pytest.raises(Exception, match="damaged"):
-            Census.from_json({**census.to_json(), **wrong})
+            SummaryStatistics.from_json({**statistics.to_json(), **wrong})
 
 
 def test_an_additive_row_has_a_bin_of_its_own():
-    encoding = Encoding((("x", 0.0, 10.0),), (), bands=(("x", (5.0,)),), missing=("x",))
+    encoding = Encoding((("x", 0.0, 10.0),), (), bins=(("x", (5.0,)),), missing=("x",))
     assert encoding.names == ("x", "x under 5", "x 5 or more", "x missing")
     X = encode(encoding, Table({"x": np.array([2.0, 7.0, np.nan])}, {}, None, {}))
     assert X.round(5).tolist() == [[0.2, 1, 0, 0], [0.7, 0, 1, 0], [0, 0, 0, 1]]
@@ -128,12 +128,12 @@ def test_every_kind_of_missing_number_is_in_one_fold():
 
 def test_a_missing_number_is_in_no_subgroup_that_does_not_know_it():
     rows = drawn(200, empty=False)
-    census = take_census(rows, "a")
-    counts = {k: histogram(v, *census.ranges[k]) for k, v in rows.numeric.items()}
+    statistics = summary_statistics(rows, "a")
+    counts = {k: histogram(v, *statistics.ranges[k]) for k, v in rows.numeric.items()}
     gone = np.isnan(rows.numeric["pay"])
     assert counts["pay"].sum() == (~gone).sum()
     for missing, code in ((("pay",), 4), ((), -1)):
-        axes = axes_of(replace(census, missing=missing), counts, 4, ("pay",))
+        axes = axes_of(replace(statistics, missing=missing), counts, 4, ("pay",))
         assert {*codes_of(rows, axes)[gone, 0].tolist()} == {code}
 
 
@@ -151,7 +151,7 @@ def test_files_have_missing_numbers(tmp_path):
 
 def test_a_schema_says_which_numbers_may_be_missing(tmp_path):
     rows = drawn(300, empty=False)
-    schema = schema_of(take_census(rows, "a"), "y")
+    schema = schema_of(summary_statistics(rows, "a"), "y")
     assert schema.missing == ("pay",)
     path = tmp_path / "schema.json"
     path.write_text(json.dumps(schema.to_json()))
@@ -171,11 +171,11 @@ def test_a_schema_says_which_numbers_may_be_missing(tmp_path):
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_sites_under_a_schema_and_masks_have_the_pooled_model(learner):
     rows = drawn(800, empty=False)
-    schema = schema_of(take_census(rows, "a"), "y")
-    recipe = method("fl", learner=learner)
-    pooled = fit({"all": under(schema, rows, "a")}, recipe, schema=schema)
+    schema = schema_of(summary_statistics(rows, "a"), "y")
+    chosen_method = method("fl", learner=learner)
+    pooled = fit({"all": under(schema, rows, "a")}, chosen_method, schema=schema)
     sites = {k: under(schema, v, k) for k, v in dealt(rows, 3).items()}
-    masked = fit(sites, recipe, schema=schema, secure=True)
+    masked = fit(sites, chosen_method, schema=schema, secure=True)
     assert masked.model.digest == pooled.model.digest
 
 

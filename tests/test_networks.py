@@ -36,8 +36,8 @@ def test_an_estimator_keeps_its_own_network():
     X = rng.normal(size=(100, 3))
 
     def fitted(model):
-        made = AgnosticFairClassifier(method("fl", max_rounds=3), network=model)
-        return made.fit(X, X[:, 0] > rng.normal(size=100))
+        agnostic_fair_classifier = AgnosticFairClassifier(method("fl", max_rounds=3), network=model)
+        return agnostic_fair_classifier.fit(X, X[:, 0] > rng.normal(size=100))
 
     def wide(width, curve):
         return lambda d: torch.nn.Sequential(
@@ -52,7 +52,7 @@ def test_an_estimator_keeps_its_own_network():
     assert len({*before}) == 4
     assert fitted(made[1]).fit_.model.network["name"] == before[1]
     for name in before:  # as in another process
-        del networks.FACTORIES[name], networks._OWN[name]
+        del networks.FACTORIES[name], networks._REGISTERED[name]
     for fair, values in reversed([*zip(fits, said, strict=True)]):
         np.testing.assert_array_equal(fair.decision_function(X), values)
     with pytest.raises(SettingsError, match="model is a Linear that is made already: give a func"):

@@ -8,12 +8,12 @@ from helpers import dealt, small_table
 
 from agnosticfair.auditing.fits import noisy_certificate
 from agnosticfair.data.axes import codes_of
-from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import schema_of
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.errors import AgnosticFairError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import constant
-from agnosticfair.mathematics.parts import part_name
+from agnosticfair.mathematics.subgroups import subgroup_name
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.private import Budget, fit_private, schema_axes
@@ -23,7 +23,7 @@ from agnosticfair.report.page import card_markdown as markdown
 ROWS = small_table(400, 3)
 
 
-SCHEMA = schema_of(take_census(ROWS, "all"), "y")
+SCHEMA = schema_of(summary_statistics(ROWS, "all"), "y")
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,17 @@ def test_a_budget_that_makes_no_sense_is_a_sentence(epsilon, delta, said):
 @pytest.mark.usefixtures("seeded_noise")
 def test_a_private_fit_says_what_it_spent_and_a_second_one_is_refused(tmp_path):
     tables, budget = dealt(ROWS, 2), Budget(50.0, ledgers=tmp_path)
-    made = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
-    told = made.model.privacy
+    fitted = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
+    told = fitted.model.privacy
     assert told["epsilon"] == pytest.approx(50.0)
     ((_, _, difference, at_most),) = told["subgroups"]
     assert difference <= at_most
-    made.model.save(tmp_path / "model.safetensors")
+    fitted.model.save(tmp_path / "model.safetensors")
     assert load_model(tmp_path / "model.safetensors").privacy == told
     again = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=3)
-    np.testing.assert_array_equal(again.model.w, made.model.w)  # the same questions: they cost once
+    np.testing.assert_array_equal(
+        again.model.w, fitted.model.w
+    )  # the same requests: they cost once
     with pytest.raises(AgnosticFairError, match="is spent"):
         fit_private(
             tables,
@@ -66,14 +68,14 @@ def test_a_private_fit_says_what_it_spent_and_a_second_one_is_refused(tmp_path):
 @pytest.mark.usefixtures("seeded_noise")
 def test_with_a_large_budget_a_private_fit_is_nearly_the_plain_one():
     rows = small_table(4000, 5)
-    schema = schema_of(take_census(rows, "all"), "y")
-    recipe = method("fairfl", tau=0.02)
-    made = fit_private(
-        dealt(rows, 2), recipe, budget=Budget(1e4), schema=schema, positive="yes", rounds=15
+    schema = schema_of(summary_statistics(rows, "all"), "y")
+    chosen_method = method("fairfl", tau=0.02)
+    fitted = fit_private(
+        dealt(rows, 2), chosen_method, budget=Budget(1e4), schema=schema, positive="yes", rounds=15
     )
-    decided, s = made.model.predict(rows), rows.sensitive_features["sex"].codes
+    decided, s = fitted.model.predict(rows), rows.sensitive_features["sex"].codes
     assert abs(decided[s == 1].mean() - decided[s == 0].mean()) < 0.05
-    plain = fit(dealt(rows, 2), recipe, positive="yes").model.predict(rows)
+    plain = fit(dealt(rows, 2), chosen_method, positive="yes").model.predict(rows)
     y = rows.labels("yes")
     assert (decided == y).mean() > (plain == y).mean() - 0.02
 
@@ -96,7 +98,7 @@ def test_a_method_that_noise_leaves_nothing_of_is_refused():
         fit_private(dealt(weighted, 2), "fl", budget=Budget(3.0), schema=SCHEMA, positive="yes")
 
 
-def by_part(rows, model, axes):
+def by_subgroup(rows, model, axes):
     """The risk difference between the sexes in every single value, by name."""
     decided, group = model.predict(rows), rows.sensitive_features["sex"].codes
     codes, found = codes_of(rows, axes), {}
@@ -115,23 +117,23 @@ def test_agnosticfair_over_single_values_is_certified_with_the_noise_in_its_boun
 ):
     rows = small_table(4000, 5)
     schema = replace(
-        schema_of(take_census(rows, "all"), "y"),
-        bands={"age": (float(np.median(rows.numeric["age"])),)},
+        schema_of(summary_statistics(rows, "all"), "y"),
+        bins={"age": (float(np.median(rows.numeric["age"])),)},
     )
-    recipe, worst = method("agnosticfair", tau=0.02), []
+    chosen_method, worst = method("agnosticfair", tau=0.02), []
     for _ in range(3):
-        made = fit_private(
-            dealt(rows, 2), recipe, budget=Budget(epsilon), schema=schema, positive="yes"
+        fitted = fit_private(
+            dealt(rows, 2), chosen_method, budget=Budget(epsilon), schema=schema, positive="yes"
         )
-        axes, parts = made.named.agreed
-        true = by_part(rows, made.model, axes)
-        kept = [true[part_name(axes, part)] for part in parts]
+        axes, subgroups = fitted.subgroups.agreed
+        true = by_subgroup(rows, fitted.model, axes)
+        kept = [true[subgroup_name(axes, subgroup)] for subgroup in subgroups]
         worst.append(max(kept))
-        one = noisy_certificate(made)
-        at_most = max(part.high for part in one.parts)
-        assert len(one.parts) - 1 == len(kept) > 2
+        one = noisy_certificate(fitted)
+        at_most = max(subgroup.high for subgroup in one.subgroups)
+        assert len(one.subgroups) - 1 == len(kept) > 2
         assert max(kept) <= at_most
-    assert one.worst_part.name in {"everybody", *true}
+    assert one.worst_subgroup.name in {"overall", *true}
     if epsilon > 100:  # the noise is next to nothing: what is measured is what is so
         assert max(kept) == pytest.approx(one.worst_difference, abs=0.01)
         assert at_most < one.worst_difference + 0.02
@@ -142,9 +144,9 @@ def test_agnosticfair_over_single_values_is_certified_with_the_noise_in_its_boun
             schema=schema,
             positive="yes",
         )
-        assert sorted(worst)[1] < max(by_part(rows, plain.model, axes).values())
-    made.model.save(tmp_path / "model.safetensors")
-    assert load_model(tmp_path / "model.safetensors").privacy == made.model.privacy
+        assert sorted(worst)[1] < max(by_subgroup(rows, plain.model, axes).values())
+    fitted.model.save(tmp_path / "model.safetensors")
+    assert load_model(tmp_path / "model.safetensors").privacy == fitted.model.privacy
 
 
 @pytest.mark.usefixtures("seeded_noise")
@@ -152,16 +154,18 @@ def test_a_private_rule_keeps_its_limits_where_noise_is_small(tmp_path):
     """Overall and in single values, by the estimates of the plain fit; its model file decides the same."""
     rows = small_table(4000, 5)
     edges = {"age": tuple(np.quantile(rows.numeric["age"], (0.3, 0.6)))}
-    schema = replace(schema_of(take_census(rows, "all"), "y"), bands=edges)
-    recipe = method("rule", tau=0.05)
-    made = fit_private(dealt(rows, 2), recipe, budget=Budget(1e4), schema=schema, positive="yes")
-    one, model = noisy_certificate(made), made.model
+    schema = replace(schema_of(summary_statistics(rows, "all"), "y"), bins=edges)
+    chosen_method = method("rule", tau=0.05)
+    fitted = fit_private(
+        dealt(rows, 2), chosen_method, budget=Budget(1e4), schema=schema, positive="yes"
+    )
+    one, model = noisy_certificate(fitted), fitted.model
     assert model.privacy["epsilon"] == pytest.approx(1e4)
     assert one.difference <= 0.05 / 2 + 0.02
-    axes, parts = made.named.agreed
-    true = by_part(rows, model, axes)
-    assert max(true[part_name(axes, part)] for part in parts) <= max(
-        part.high for part in one.parts
+    axes, subgroups = fitted.subgroups.agreed
+    true = by_subgroup(rows, model, axes)
+    assert max(true[subgroup_name(axes, subgroup)] for subgroup in subgroups) <= max(
+        subgroup.high for subgroup in one.subgroups
     )
     assert one.worst_difference <= 0.05 + 0.03
     y = rows.labels("yes")
@@ -170,40 +174,42 @@ def test_a_private_rule_keeps_its_limits_where_noise_is_small(tmp_path):
     model.save(tmp_path / "model.safetensors")
     again = load_model(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
-    assert "epsilon 1e+04" in markdown(private_card(made))
-    assert "never the feature itself" in markdown(private_card(made))
+    assert "epsilon 1e+04" in markdown(private_card(fitted))
+    assert "never the feature itself" in markdown(private_card(fitted))
 
 
 @pytest.mark.usefixtures("seeded_noise")
 @pytest.mark.parametrize("epsilon", [1.0, 5.0])
 def test_a_private_rule_spends_what_it_may_and_its_bound_holds(epsilon):
     rows = small_table(4000, 5)
-    schema = schema_of(take_census(rows, "all"), "y")
+    schema = schema_of(summary_statistics(rows, "all"), "y")
     tables, budget = dealt(rows, 2), Budget(epsilon)
-    made = fit_private(tables, "rule", budget=budget, schema=schema, positive="yes", rounds=4)
-    assert made.model.privacy["epsilon"] == pytest.approx(epsilon)
-    decided, sex = made.model.predict(rows), rows.sensitive_features["sex"].codes
+    fitted = fit_private(tables, "rule", budget=budget, schema=schema, positive="yes", rounds=4)
+    assert fitted.model.privacy["epsilon"] == pytest.approx(epsilon)
+    decided, sex = fitted.model.predict(rows), rows.sensitive_features["sex"].codes
     overall = abs(decided[sex == 1].mean() - decided[sex == 0].mean())
-    one = noisy_certificate(made)
-    assert overall <= one.parts[0].high
-    axes, parts = made.named.agreed
-    true = by_part(rows, made.model, axes)
-    most = max(part.high for part in one.parts)
-    assert all(true[part_name(axes, p)] <= most for p in parts)
+    one = noisy_certificate(fitted)
+    assert overall <= one.subgroups[0].high
+    axes, subgroups = fitted.subgroups.agreed
+    true = by_subgroup(rows, fitted.model, axes)
+    maximum = max(subgroup.high for subgroup in one.subgroups)
+    assert all(true[subgroup_name(axes, p)] <= maximum for p in subgroups)
 
 
 def test_a_private_rule_of_overall_alone_has_one_multiplier():
     rows = small_table(2000, 5)
-    schema = schema_of(take_census(rows, "all"), "y")
-    recipe = method("rule", tau=0.03, basis=constant())
-    made = fit_private(dealt(rows, 2), recipe, budget=Budget(1e4), schema=schema, positive="yes")
-    assert made.model.rule.coefficients.shape == (1, 2)
-    assert made.model.privacy["subgroups"][0][2] <= 0.03 + 0.02
+    schema = schema_of(summary_statistics(rows, "all"), "y")
+    chosen_method = method("rule", tau=0.03, basis=constant())
+    fitted = fit_private(
+        dealt(rows, 2), chosen_method, budget=Budget(1e4), schema=schema, positive="yes"
+    )
+    assert fitted.model.rule.coefficients.shape == (1, 2)
+    assert fitted.model.privacy["subgroups"][0][2] <= 0.03 + 0.02
 
 
-def test_a_schema_without_values_names_no_part():
-    none = replace(SCHEMA, categorical={}, bands={})
-    with pytest.raises(SettingsError, match="no categories and no bands"):
+def test_a_schema_without_values_names_no_subgroup():
+    none = replace(SCHEMA, categorical={}, bins={})
+    with pytest.raises(SettingsError, match="no categories and no bins"):
         schema_axes(none)
-    with pytest.raises(SettingsError, match="column 'age' names no part under noise"):
+    with pytest.raises(SettingsError, match="column 'age' names no subgroup under noise"):
         schema_axes(SCHEMA, ("age",))

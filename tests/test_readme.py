@@ -36,7 +36,7 @@ def test_each_of_the_two_commands_is_one_line(what, target):
     """From a fresh clone: what make would do begins with the set-up and ends with the job."""
     (command,) = re.search(f"<!-- {what} -->\n```bash\n(.*?)```", README, re.DOTALL)[1].splitlines()
     assert command == f"make {target}"
-    told = subprocess.run(
+    lines = subprocess.run(
         ["make", "--no-print-directory", "--dry-run", "--always-make", target],
         cwd=ROOT,
         env={
@@ -46,9 +46,9 @@ def test_each_of_the_two_commands_is_one_line(what, target):
         capture_output=True,
         text=True,
     ).stdout.splitlines()
-    assert "-m venv .venv" in told[0]
-    assert "pip install" in told[1]
-    assert told[-1].startswith(".venv/bin/")
+    assert "-m venv .venv" in lines[0]
+    assert "pip install" in lines[1]
+    assert lines[-1].startswith(".venv/bin/")
 
 
 @pytest.mark.slow
@@ -64,11 +64,11 @@ def test_the_first_command_gives_the_first_result(tmp_path):
         check=True,
         capture_output=True,
     )
-    kept = json.loads((ROOT / "docs" / "figures" / "tune-adult.json").read_text())
-    found = json.loads((tmp_path / "tune" / "frontier.json").read_text())
+    content = json.loads((ROOT / "docs" / "figures" / "tune-adult.json").read_text())
+    content_here = json.loads((tmp_path / "tune" / "frontier.json").read_text())
     remedy = "write them anew, as benchmarks/write_readme.py says"
-    assert (found["knee"], found["tau"]) == (kept["knee"], kept["tau"]), remedy
+    assert (content_here["knee"], content_here["tau"]) == (content["knee"], content["tau"]), remedy
     for name, near in {"accuracy": 0.003, "worst": 0.02, "measured": 0.01}.items():
-        for one in (found, kept):
+        for one in (content_here, content):
             one[name] = [p[name] for p in (*one["points"], *one["references"].values())]
-        assert found[name] == pytest.approx(kept[name], abs=near), remedy
+        assert content_here[name] == pytest.approx(content[name], abs=near), remedy

@@ -1,4 +1,4 @@
-"""What must coincide: recipes reduce to one another, and federated fits to the pooled one."""
+"""What must coincide: methods reduce to one another, and federated fits to the pooled one."""
 
 from dataclasses import replace
 from math import inf
@@ -9,14 +9,14 @@ from helpers import adult_split, dealt, small_table
 
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import by_client, constant, gaussian
-from agnosticfair.mathematics.metrics import accuracy
+from agnosticfair.mathematics.scoring import accuracy
 from agnosticfair.methods import METHODS, Fairness, Method, method
 
 ROWS = small_table(600, 1)
 
 
-def weights(tables, recipe, **options):
-    result = fit(tables, recipe, positive="yes", **options)
+def weights(tables, method, **options):
+    result = fit(tables, method, positive="yes", **options)
     assert result.converged
     return result.model.w
 
@@ -98,9 +98,9 @@ def test_bound_just_large_enough_gives_uniform_kernel_weights():
 
     _, first = np.unique(row_priorities(X, 0), return_index=True)
     K = gaussian_kernel(X, X[first[:8]], 2.0)
-    least = len(X) / K.sum()
-    tight = fit({"one": ROWS}, Method("a", basis=basis, bound=least * (1 + 1e-9)), positive="yes")
-    np.testing.assert_allclose(tight.alpha, least, rtol=1e-5)
+    minimum = len(X) / K.sum()
+    tight = fit({"one": ROWS}, Method("a", basis=basis, bound=minimum * (1 + 1e-9)), positive="yes")
+    np.testing.assert_allclose(tight.alpha, minimum, rtol=1e-5)
 
 
 def test_robust_fairness_over_a_constant_basis_is_uniform_fairness():

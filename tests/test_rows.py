@@ -29,7 +29,7 @@ class Asked:
 
 
 @pytest.mark.parametrize("name", [DEFAULT, *sorted(METHODS)])
-def test_no_recipe_and_no_basis_asks_for_rows(name):
+def test_no_method_and_no_basis_asks_for_rows(name):
     assert centres_kind(method(name)) != "rows"
     for settings in ({"network": "mlp"}, {"kernels": 7}) if name == DEFAULT else ():
         assert centres_kind(method(name, **settings)) == "kmeans"
@@ -39,14 +39,14 @@ def test_no_recipe_and_no_basis_asks_for_rows(name):
 
 
 def test_a_fit_asks_for_rows_only_if_they_are_named():
-    for changes, asked in (({}, False), ({"centres": "rows"}, True)):
+    for changes, request in (({}, False), ({"centres": "rows"}, True)):
         engine = Asked()
         fit(engine, method("agnosticfair", kernels=6, max_rounds=1, **changes), positive="yes")
-        assert ("centres" in engine.steps) == asked
+        assert ("centres" in engine.steps) == request
 
 
 def test_a_path_of_tau_asks_for_no_rows():
-    found = trace(
+    frontier = trace(
         dealt(ROWS, 2),
         method("agnosticfair", kernels=6, max_rounds=2),
         taus=(0.2, 0.3),
@@ -54,14 +54,19 @@ def test_a_path_of_tau_asks_for_no_rows():
         sensitive_features="sex",
         positive="yes",
     )
-    assert centres_kind(found.pick(None).method) == "kmeans"
+    assert centres_kind(frontier.pick(None).method) == "kmeans"
 
 
 def test_the_estimator_asks_for_no_rows():
     X, y = ROWS.numeric["age"][:, None], ROWS.labels("yes")
     s = ROWS.sensitive_features["sex"].values()
-    made = AgnosticFairClassifier(method("agnosticfair", kernels=6, max_rounds=2))
-    assert centres_kind(made.fit(X, y, sensitive_features=s).fit_.method) == "kmeans"
+    agnostic_fair_classifier = AgnosticFairClassifier(
+        method("agnosticfair", kernels=6, max_rounds=2)
+    )
+    assert (
+        centres_kind(agnostic_fair_classifier.fit(X, y, sensitive_features=s).fit_.method)
+        == "kmeans"
+    )
 
 
 @pytest.mark.parametrize("command", ["fit", pytest.param("tune", marks=pytest.mark.slow)])
@@ -77,7 +82,7 @@ def test_the_terminal_says_what_rows_as_centres_show(command, tmp_path, capsys):
         name = "model.safetensors" if command == "fit" else ""
         out = ("--out", str(tmp_path / str(k) / name))
         (tmp_path / str(k)).mkdir()
-        asked = ("--method", "agnosticfair", "--kernels", "5", "--max-rounds", "2", *centres)
+        request = ("--method", "agnosticfair", "--kernels", "5", "--max-rounds", "2", *centres)
         with pytest.raises(SystemExit) as ended:
             main(
                 [
@@ -87,7 +92,7 @@ def test_the_terminal_says_what_rows_as_centres_show(command, tmp_path, capsys):
                     "y",
                     "--sensitive-features",
                     "sex",
-                    *asked,
+                    *request,
                     *more[command],
                     *out,
                 ]

@@ -30,7 +30,7 @@ BOTH = [
     ({"sigma": 0}, f"sigma is 0; {POSITIVE}, or 'median'"),
     ({"sigma": "mean"}, f"sigma is 'mean'; {POSITIVE}, or 'median'"),
     ({"intersections": "no"}, "intersections is 'no'; it must be a bool"),
-    ({"notion": ["demographic_parity"]}, "unknown notion ['demographic_parity']; there are: demo"),
+    ({"metric": ["demographic_parity"]}, "unknown metric ['demographic_parity']; there are: demo"),
     ({"centres": "stars"}, "unknown centres 'stars'; there are: rows"),
 ]
 
@@ -50,7 +50,7 @@ BOTH = [
         ({"tua": 0.1}, "unknown setting 'tua'; there are: tau"),
     ],
 )
-def test_a_recipe_refuses_what_a_setting_cannot_be(changes, said):
+def test_a_method_refuses_what_a_setting_cannot_be(changes, said):
     with pytest.raises(SettingsError) as told:
         method("agnosticfair", **changes)
     assert str(told.value).startswith(said)
@@ -59,7 +59,7 @@ def test_a_recipe_refuses_what_a_setting_cannot_be(changes, said):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        *((given, said) for given, said in BOTH if {*given} <= {"tau", "notion"}),
+        *((given, said) for given, said in BOTH if {*given} <= {"tau", "metric"}),
         ({"method": ["fl"]}, "unknown method ['fl']; there are: fl"),
         ({"basis": ["gaussian"]}, "unknown basis ['gaussian']; take constant"),
     ],
@@ -86,7 +86,7 @@ def test_so_does_the_classifier(settings, said):
         (lambda tau: method("agnosticfair-printed", tau=tau), {"tau": 0}, f"tau is 0; {POSITIVE}"),
     ],
 )
-def test_so_do_the_parts(make, values, said):
+def test_so_do_the_subgroups(make, values, said):
     with pytest.raises(SettingsError) as told:
         make(**values)
     assert str(told.value).startswith(said)

@@ -32,7 +32,7 @@ def test_weights_bring_the_means_of_the_target(rows, how):
         np.abs(m - target.mean(axis=0)).max() for m in (X.mean(axis=0), w @ X / len(X))
     )
     assert after < before / 2
-    assert target_weights(X, target, how, most=1.5).max() <= 1.5 + 1e-6
+    assert target_weights(X, target, how, max_weight=1.5).max() <= 1.5 + 1e-6
     same = target_weights(X, X, how)
     assert np.abs(same @ X / len(X) - X.mean(axis=0)).max() < 0.02
 
@@ -40,11 +40,11 @@ def test_weights_bring_the_means_of_the_target(rows, how):
 def test_full_trust_is_the_fair_fit_under_the_weights_alone(rows):
     X, y, s = rows
     w = target_weights(X, X[:250])
-    ask = {"sensitive_features": s, "sample_weight": w}
+    send = {"sensitive_features": s, "sample_weight": w}
     one = AgnosticFairClassifier(
         method("agnosticfair", **SMALL, trust=1.0, share=0.0, nominal=0.05)
-    ).fit(X, y, **ask)
-    two = AgnosticFairClassifier("fairfl", tau=0.05).fit(X, y, **ask)
+    ).fit(X, y, **send)
+    two = AgnosticFairClassifier("fairfl", tau=0.05).fit(X, y, **send)
     np.testing.assert_allclose(one.decision_function(X), two.decision_function(X), atol=1e-3)
 
 
@@ -58,8 +58,8 @@ def test_the_more_is_known_the_smaller_the_set(rows):
         assert fair.history_[-1]["worst"] <= 0.05 + 0.002
         free = AgnosticFairClassifier("fl").fit(X, y)
         over = kernels_on(fair.fit_.method.fairness, X, fair.fit_.centres, weights=w)
-        made = free.audit(X, y, sensitive_features=s, **over)
-        worst.append(made.kernels.worst_difference)
+        certificate = free.audit(X, y, sensitive_features=s, **over)
+        worst.append(certificate.kernels.worst_difference)
         assert fair.certificate_.worst_difference >= 0
     assert worst[0] > worst[1] > worst[2]
 
@@ -71,7 +71,7 @@ def test_bad_targets_are_named(rows):
     frame = pd.DataFrame(X, columns=[*"abcde"])
     with pytest.raises(DataError, match="the target has column 'b' where X has 'a'"):
         target_weights(frame, frame[[*"bacde"]])
-    for bad in ({"most": 0.5}, {"kernels": 0}, {"sigma": "mean"}, {"sigma": 0.0}):
+    for bad in ({"max_rows": 0.5}, {"kernels": 0}, {"sigma": "mean"}, {"sigma": 0.0}):
         with pytest.raises(SettingsError, match=next(iter(bad))):
             target_weights(X, X, "kernel_mean_matching", **bad)
     with pytest.raises(SettingsError, match="unknown way 'magic'"):

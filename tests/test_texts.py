@@ -7,10 +7,10 @@ from helpers import script
 
 def test_what_is_said_of_privacy_comes_from_what_was_measured():
     privacy = script("write_privacy")
-    kept, page = json.loads(privacy.FILE.read_text()), privacy.PAGE.read_text()
-    assert privacy.written(page, kept) == page
-    stated, halved = (entry["least"] for entry in kept["audit"]["found"])
-    assert stated < kept["audit"]["found"][0]["claimed"] < halved
+    content, page = json.loads(privacy.FILE.read_text()), privacy.PAGE.read_text()
+    assert privacy.written(page, content) == page
+    stated, halved = (entry["min_share"] for entry in content["audit"]["found"])
+    assert stated < content["audit"]["found"][0]["claimed"] < halved
 
 
 def test_what_is_said_of_the_first_picture_and_of_times_comes_from_what_was_measured():

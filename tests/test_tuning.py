@@ -48,14 +48,14 @@ def rows():
 
 
 def test_a_warm_start_ends_where_a_cold_one_does():
-    tables, recipe = dealt(shifted(), 3), method("agnosticfair", tau=0.05, **SMALL)
-    cold = fit(tables, recipe)
-    other = fit(tables, method(recipe, tau=0.07))
-    warm = fit(tables, recipe, start=other.start, centres=other.centres)
+    tables, chosen_method = dealt(shifted(), 3), method("agnosticfair", tau=0.05, **SMALL)
+    cold = fit(tables, chosen_method)
+    other = fit(tables, method(chosen_method, tau=0.07))
+    warm = fit(tables, chosen_method, start=other.start, centres=other.centres)
     assert warm.converged
     assert warm.trained_difference <= 0.05 + 0.002
     assert warm.history[-1]["loss"] == pytest.approx(cold.history[-1]["loss"], abs=5e-3)
-    again = fit(tables, recipe, start=cold.start, centres=cold.centres)
+    again = fit(tables, chosen_method, start=cold.start, centres=cold.centres)
     assert again.history[-1]["loss"] <= cold.history[-1]["loss"]
     with pytest.raises(SettingsError, match="other features, kernels or groups"):
         fit(tables, method("fairfl"), start=cold.start)
@@ -96,15 +96,15 @@ def test_a_path_of_a_rule_learns_once():
     table = shifted(300)
     np.testing.assert_array_equal(first.model.probabilities(table), then.model.probabilities(table))
     with pytest.raises(SettingsError, match="estimates of other groups or labels"):
-        fit(tables, method(loose, notion="equal_opportunity"), start=first.start)
+        fit(tables, method(loose, metric="equal_opportunity"), start=first.start)
 
 
 def test_methods_beside_the_path_end_where_they_do_alone():
-    tables, recipe = dealt(shifted(), 2), method("rule", **RULE)
-    made = fit(tables, method(recipe, tau=1.0))
+    tables, chosen_method = dealt(shifted(), 2), method("rule", **RULE)
+    fitted = fit(tables, method(chosen_method, tau=1.0))
     fine = [method(name) for name in ("fairfl", "fl")]
     fold = _Fold(tables, tables, (), ("sex",), {"sensitive_features": "sex"}, fine)
-    for near, one in zip(_beside(fold, made), fine, strict=True):
+    for near, one in zip(_beside(fold, fitted), fine, strict=True):
         alone = fit(tables, one, sensitive_features="sex").model
         table = shifted()
         assert np.mean(near.predict(table) == alone.predict(table)) > 0.98
@@ -132,17 +132,17 @@ def _frontier(points):
 
 def test_a_path_without_subgroups_is_measured_all_the_same():
     tables = dealt(shifted(60), 2)
-    ask = {"sensitive_features": "sex", "taus": (0.2, 1.0), "folds": 2}
-    assert len(trace(tables, method("rule", learner="linear"), **ask).points) == 2
+    send = {"sensitive_features": "sex", "taus": (0.2, 1.0), "folds": 2}
+    assert len(trace(tables, method("rule", learner="linear"), **send).points) == 2
     heavy = {key: replace(t, weights=np.full(len(t), 2.0)) for key, t in tables.items()}
-    assert len(trace(heavy, method("rule", learner="linear"), **ask).points) == 2
+    assert len(trace(heavy, method("rule", learner="linear"), **send).points) == 2
 
 
 def test_costs_weigh_errors_along_the_path():
     tables = dealt(shifted(), 2)
-    ask = {"sensitive_features": "sex", "taus": (0.2, 1.0), "folds": 2}
+    send = {"sensitive_features": "sex", "taus": (0.2, 1.0), "folds": 2}
     plain, balanced = (
-        trace(tables, method("rule", costs=costs, **RULE), **ask).points[-1]
+        trace(tables, method("rule", costs=costs, **RULE), **send).points[-1]
         for costs in (None, "balanced")
     )
     assert plain.accuracy != balanced.accuracy
@@ -150,9 +150,9 @@ def test_costs_weigh_errors_along_the_path():
 
 
 def test_processes_change_nothing_and_what_loses_more_gives_way():
-    tables, recipe = dealt(shifted(300), 2), method("agnosticfair", **SMALL)
-    ask = {"sensitive_features": "sex", "taus": TAUS, "folds": 2}
-    one, two = (trace(tables, recipe, **ask, jobs=jobs) for jobs in (1, 2))
+    tables, chosen_method = dealt(shifted(300), 2), method("agnosticfair", **SMALL)
+    send = {"sensitive_features": "sex", "taus": TAUS, "folds": 2}
+    one, two = (trace(tables, chosen_method, **send, jobs=jobs) for jobs in (1, 2))
     assert (one.points, one.references) == (two.points, two.references)
     kept = [_Ran(loss, (k,)) for k, loss in enumerate((0.1, 0.3, np.inf, 0.05))]
     assert _given_way(kept) == [(0,), (0,), (0,), (3,)]
@@ -259,10 +259,10 @@ def test_a_path_that_makes_no_sense_is_refused(changed, said):
 def test_a_client_of_one_row_takes_part():
     table = shifted()
     clients = {"a": table.take([0]), "b": table.take(range(1, len(table)))}
-    made = trace(
+    frontier = trace(
         clients, method("agnosticfair"), sensitive_features="sex", taus=(0.05, 0.2), folds=2
     )
-    assert [point.tau for point in made.points] == [0.05, 0.2]
+    assert [point.tau for point in frontier.points] == [0.05, 0.2]
 
 
 def test_the_command_writes_the_frontier_and_the_model(tmp_path, capsys):
@@ -274,18 +274,18 @@ def test_the_command_writes_the_frontier_and_the_model(tmp_path, capsys):
     lines += [",".join(map(str, row)) for row in zip(*columns, table.target.values(), strict=True)]
     file = tmp_path / "rows.csv"
     file.write_text("\n".join(lines) + "\n")
-    ask = {"target": "label", "sensitive_features": ["sex"], "folds": 2, "out": tmp_path / "out"}
-    command.tune([file], **ask, taus="0.05,0.2", tau=0.2, bound=20.0, jobs=1)
+    send = {"target": "label", "sensitive_features": ["sex"], "folds": 2, "out": tmp_path / "out"}
+    command.tune([file], **send, taus="0.05,0.2", tau=0.2, bound=20.0, jobs=1)
     said = capsys.readouterr().out
     assert "The model is that of tau 0.2" in said
     assert "cost to fl" in said
     assert (tmp_path / "out" / "model-card.html").exists()
     assert read_run(tmp_path / "out").kind == "fit", "so that 'report' shows it"
-    told = json.loads((tmp_path / "out" / "frontier.json").read_text())
-    assert [p["tau"] for p in told["points"]] == [0.05, 0.2]
-    assert [*told["references"]] == ["fairfl", "fl"]
+    content = json.loads((tmp_path / "out" / "frontier.json").read_text())
+    assert [p["tau"] for p in content["points"]] == [0.05, 0.2]
+    assert [*content["references"]] == ["fairfl", "fl"]
     assert load_model(tmp_path / "out" / "model.safetensors").method["fairness"]["tau"] == 0.2
     with pytest.raises(SettingsError, match="are not numbers"):
-        command.tune([file], **ask, taus="a,b")
+        command.tune([file], **send, taus="a,b")
     with pytest.raises(SettingsError, match=r"tau 0\.3 is not on the path"):
-        command.tune([file], **ask, taus="0.05,0.2", tau=0.3)
+        command.tune([file], **send, taus="0.05,0.2", tau=0.3)

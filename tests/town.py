@@ -7,9 +7,9 @@ from math import inf
 
 from helpers import dealt, small_table
 
-from agnosticfair.data.census import merge, take_census
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.schema import schema_of
+from agnosticfair.data.summary import merge, summary_statistics
 from agnosticfair.federation import counts_of_all, summaries
 from agnosticfair.flower.folder import Federation, read_config, write_folder
 from agnosticfair.flower.masking import read_key_list
@@ -18,7 +18,7 @@ from agnosticfair.flower.site import reason, respond
 from agnosticfair.methods import method
 from agnosticfair.private import imagined
 from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.faults import Asker
+from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.messages import Broadcast, pack, unpack
 from agnosticfair.server import plan as server
 
@@ -51,12 +51,12 @@ class Town:
         folder.mkdir(exist_ok=True)
         files = {key: written(folder / f"{key}.csv", table) for key, table in tables.items()}
         roles = Roles("y", ("sex",))
-        census = merge(
-            {k: take_census(t, k) for k, t in read_clients(files.values(), roles).items()}
+        statistics = merge(
+            {k: summary_statistics(t, k) for k, t in read_clients(files.values(), roles).items()}
         )
-        self.schema = replace(schema_of(census, "y"), bands=EDGES) if schema else None
+        self.schema = replace(schema_of(statistics, "y"), bins=EDGES) if schema else None
         text = json.dumps(self.schema.to_json()) if schema else ""
-        plain = {"secure": run.pop("secure", True), "least_rows": run.pop("least_rows", 10)}
+        plain = {"secure": run.pop("secure", True), "min_rows": run.pop("min_rows", 10)}
         plan = Federation(
             files, roles, {"method": "fl", "positive": "yes", **run}, schema=text, **plain
         )
@@ -68,7 +68,7 @@ class Town:
         }
         keys = str(read_config(self.folder)["masking"])
         roster = read_key_list(keys).sites if keys else None
-        self.asker = Asker(self, tuple(sorted(tables)), secure=roster)
+        self.coordinator = Coordinator(self, tuple(sorted(tables)), secure=roster)
 
     def clients(self):
         return tuple(sorted(self.config))
@@ -87,21 +87,21 @@ class Town:
     def task(self, **changes):
         """The task of an honest fit."""
         if self.schema is None:
-            census = counts_of_all(self.asker, merge(summaries(self.asker)))
+            statistics = counts_of_all(self.coordinator, merge(summaries(self.coordinator)))
         else:
-            census = counts_of_all(self.asker, self.schema.outline())
+            statistics = counts_of_all(self.coordinator, self.schema.outline())
         return replace(
-            server.plan(method("fl"), census, self.clients(), positive="yes").task, **changes
+            server.plan(method("fl"), statistics, self.clients(), positive="yes").task, **changes
         )
 
-    def total(self, question, task):
-        return self.asker.total(Broadcast(1, task, question)).sums
+    def total(self, one_request, task):
+        return self.coordinator.total(Broadcast(1, task, one_request)).sums
 
     def said(self, step, broadcast, key="north"):
         """The sentence by which a site refuses a request of a session that it takes part in."""
-        if self.asker.secure is not None and self.asker.session is None:
-            counts_of_all(self.asker, self.schema.outline()) if self.schema else self.task()
-        session = self.asker.session.session if self.asker.session else ""
+        if self.coordinator.secure is not None and self.coordinator.session is None:
+            counts_of_all(self.coordinator, self.schema.outline()) if self.schema else self.task()
+        session = self.coordinator.session.session if self.coordinator.session else ""
         found = self.one(key, step, replace(broadcast, session=session))
         assert isinstance(found, Failure), f"step {step!r} was answered"
         return found.reason
@@ -112,10 +112,10 @@ def refusal(key="north"):
 
 
 def noisy(kind, **more):
-    """A private question of two sites."""
+    """A private request of two sites."""
     known = {f.name for f in fields(kind)}
     return kind(
-        **{k: v for k, v in {"z": 5.0, "sites": 2, "most": 0, **more}.items() if k in known}
+        **{k: v for k, v in {"z": 5.0, "sites": 2, "max_rows": 0, **more}.items() if k in known}
     )
 
 

@@ -33,7 +33,7 @@ PEER = """#!{python}
 from agnosticfair_research import apart, benchmark
 from task import work
 
-benchmark.run_cell = lambda cell: work(cell.dataset)
+benchmark.run_stratum = lambda cell: work(cell.dataset)
 apart.main()
 """
 

@@ -14,7 +14,7 @@ from agnosticfair_research.benchmark import Cell, Tried, cells, chosen, here, pa
 from agnosticfair_research.entrants import ENTRANTS, Entrant, Train, digest, from_file
 from agnosticfair_research.sceptic import as_accurate, moved
 
-CELL = Cell("oulad", "shift", 0, "coin", limits=(0.1,), asked=(0.02, 0.2))
+CELL = Cell("oulad", "shift", 0, "coin", limits=(0.1,), request=(0.02, 0.2))
 
 
 def by_group(train: Train, limit: float):
@@ -43,18 +43,18 @@ def entrants(monkeypatch):
     monkeypatch.setitem(ENTRANTS, "absent", absent)
 
 
-def tried(asked: float, right: int, beyond: float, first: int = 0) -> Tried:
+def tried(one_request: float, right: int, beyond: float, first: int = 0) -> Tried:
     """A setting that is right on some of a thousand rows, one after the other."""
     rows = (np.arange(1000) >= first) & (np.arange(1000) < first + right)
-    return Tried(asked, rows.astype(float), beyond + 0.05, beyond, asked / 2)
+    return Tried(one_request, rows.astype(float), beyond + 0.05, beyond, one_request / 2)
 
 
 def test_the_rule_takes_the_most_accurate_that_keeps_the_limit():
     settings = [tried(0.02, 700, 0.04), tried(0.1, 800, 0.09), tried(0.2, 900, 0.3)]
-    assert [chosen(settings, limit)[0].asked for limit in (0.05, 0.1, 0.5)] == [0.02, 0.1, 0.2]
+    assert [chosen(settings, limit)[0].request for limit in (0.05, 0.1, 0.5)] == [0.02, 0.1, 0.2]
     nearest, keeps = chosen(settings, 0.01)
-    assert (nearest.asked, keeps) == (0.02, False)
-    assert chosen([*settings, Tried(0.3, why="it broke")], 0.5)[0].asked == 0.2
+    assert (nearest.request, keeps) == (0.02, False)
+    assert chosen([*settings, Tried(0.3, why="it broke")], 0.5)[0].request == 0.2
     with pytest.raises(SettingsError, match="every fit failed, the last one so: it broke"):
         chosen([Tried(0.3, why="it broke")], 0.5)
 
@@ -62,12 +62,12 @@ def test_the_rule_takes_the_most_accurate_that_keeps_the_limit():
 def test_of_settings_as_accurate_within_error_the_rule_takes_the_lowest_p90():
     """Some 40 rows that one alone decides rightly: the standard error is sqrt(40) rows, a little over six."""
     lax, limit = tried(0.2, 700, 0.09), 0.1
-    assert chosen([tried(0.05, 695, 0.02, 20), lax], limit)[0].asked == 0.05
-    assert chosen([tried(0.05, 692, 0.02, 20), lax], limit)[0].asked == 0.2
+    assert chosen([tried(0.05, 695, 0.02, 20), lax], limit)[0].request == 0.05
+    assert chosen([tried(0.05, 692, 0.02, 20), lax], limit)[0].request == 0.2
     assert (
-        chosen([tried(0.05, 695, 0.02), lax], limit)[0].asked == 0.2
+        chosen([tried(0.05, 695, 0.02), lax], limit)[0].request == 0.2
     )  # right on fewer, nowhere else
-    assert chosen([tried(0.05, 701, 0.2), lax], limit)[0].asked == 0.2  # keeps no limit
+    assert chosen([tried(0.05, 701, 0.2), lax], limit)[0].request == 0.2  # keeps no limit
 
 
 def test_the_error_of_a_difference_is_that_of_the_rows_drawn_again():
@@ -83,7 +83,7 @@ def test_the_error_of_a_difference_is_that_of_the_rows_drawn_again():
 def test_a_cell_chooses_on_training_rows_and_measures_on_others(entrants):
     (row,) = run_cell(CELL)["rows"]
     assert json.loads(json.dumps(row, allow_nan=False)) == row
-    assert row["asked"] == 0.02
+    assert row["request"] == 0.02
     assert row["kept"]
     assert row["cross_worst"] == pytest.approx(0.02)
     assert row["all"]["max"] == pytest.approx(0.02)
@@ -94,7 +94,7 @@ def test_a_cell_chooses_on_training_rows_and_measures_on_others(entrants):
     assert np.mean(row["deployment_errors"]) == pytest.approx(row["all"]["error"], abs=1e-4)
     assert {"natural", "pair", "triple", "mixture"} <= {*row["kinds"]}
     lax = run_cell(replace(CELL, limits=(0.3,)))["rows"][0]
-    assert lax["asked"] in (0.02, 0.2)
+    assert lax["request"] in (0.02, 0.2)
 
 
 def test_the_same_cell_gives_the_same_numbers(entrants):
@@ -114,11 +114,11 @@ def test_no_entrant_is_shown_a_test_row(entrants, monkeypatch):
     monkeypatch.setitem(ENTRANTS, "coin", replace(ENTRANTS["coin"], fit=spy))
     run_cell(CELL)
     held = benchmark.prepared("oulad", "shift", 0, None)
-    most = sum(map(len, held.split.train.values()))
+    maximum = sum(map(len, held.split.train.values()))
     sizes = [sum(map(len, train.clients.values())) for train in seen]
-    assert max(sizes) == most
-    assert sizes.count(most) == 1  # the final fit; all others lack a fold
-    held_back = {*held.split.test.take(held.split.test_part == 1).column("region").values()}
+    assert max(sizes) == maximum
+    assert sizes.count(maximum) == 1  # the final fit; all others lack a fold
+    held_back = {*held.split.test.take(held.split.test_piece == 1).column("region").values()}
     assert not any(held_back & {*train.clients} for train in seen)
 
 
@@ -126,17 +126,17 @@ def test_no_entrant_is_shown_a_test_row(entrants, monkeypatch):
     ("name", "why"), [("broken", "it broke"), ("absent", "no_such_package is not installed")]
 )
 def test_what_fails_is_a_row_that_says_so(name, why, entrants):
-    found = run_cell(replace(CELL, entrant=name))
-    assert found["rows"] == []
-    assert why in found["why"]
+    row = run_cell(replace(CELL, entrant=name))
+    assert row["rows"] == []
+    assert why in row["why"]
 
 
 def test_a_setting_that_fails_is_passed_over(entrants):
-    found = run_cell(replace(CELL, entrant="choosy"))
-    assert found["rows"][0]["asked"] == 0.2
-    failed, taken = found["tried"]
-    assert failed == {"asked": 0.02, "why": "ValueError: it broke"}
-    assert taken["accuracy"] == found["rows"][0]["cross_accuracy"]
+    row = run_cell(replace(CELL, entrant="choosy"))
+    assert row["rows"][0]["request"] == 0.2
+    failed, taken = row["tried"]
+    assert failed == {"request": 0.02, "why": "ValueError: it broke"}
+    assert taken["accuracy"] == row["rows"][0]["cross_accuracy"]
     assert taken["behind"] == []  # the other one failed
 
 
@@ -173,14 +173,14 @@ def one_number(train: Train, limit: float):
 )
 def test_what_an_entrant_says_of_itself_is_checked(fit, why, entrants, monkeypatch):
     monkeypatch.setitem(ENTRANTS, "coin", Entrant("coin", fit, "", asks=False))
-    found = run_cell(CELL)
-    assert why in found.get("why", "")
+    row = run_cell(CELL)
+    assert why in row.get("why", "")
     if not why:  # no label is shown where it decides: it decides positively, always
-        assert found["rows"][0]["test"]["positive_rate"] == 1
+        assert row["rows"][0]["test"]["positive_rate"] == 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("one_request", "named"),
     [
         ({"datasets": ["iris"]}, "'iris'"),
         ({"entrants": ["me"]}, "'me'"),
@@ -190,9 +190,9 @@ def test_what_an_entrant_says_of_itself_is_checked(fit, why, entrants, monkeypat
         ({"seeds": []}, "nothing is left"),
     ],
 )
-def test_cells_that_cannot_be_are_refused(asked, named):
+def test_cells_that_cannot_be_are_refused(one_request, named):
     with pytest.raises(SettingsError, match=named):
-        cells(**{"datasets": ["adult"], "seeds": [0], "entrants": ["fl"], **asked})
+        cells(**{"datasets": ["adult"], "seeds": [0], "entrants": ["fl"], **one_request})
 
 
 def test_an_absent_data_set_is_skipped_with_its_reason(tmp_path):
@@ -243,36 +243,36 @@ def test_reported_seeds_are_for_a_commit_without_changes():
 
 
 def test_the_code_s_digest_is_that_of_its_commit():
-    own = kept.code()
-    if own.commit is None:
+    code = kept.code()
+    if code.commit is None:
         pytest.skip("no repository here")
-    assert (kept.source_of(own.commit, kept.PACKAGE) == own.source) == own.clean
+    assert (kept.source_of(code.commit, kept.PACKAGE) == code.source) == code.clean
     with pytest.raises(SettingsError, match="leave --commit out"):
         kept.code("0123456789")
 
 
 def test_cells_are_kept_for_the_same_code_and_settings(tmp_path):
-    own = kept.Code("abc", True, "source")
-    kept.write_cell(tmp_path, CELL, own, {"rows": [1]})
-    assert kept.read_cell(tmp_path, CELL, own) == {"rows": [1]}
-    assert kept.read_cell(tmp_path, CELL, replace(own, source="other")) is None
-    assert kept.read_cell(tmp_path, replace(CELL, limits=(0.2,)), own) is None
-    assert kept.read_cell(tmp_path, replace(CELL, seed=1), own) is None
-    kept.write_cell(tmp_path, CELL, own, {"rows": [], "why": "not installed"})
-    assert kept.read_cell(tmp_path, CELL, own) is None  # it may be by now
+    code = kept.Code("abc", True, "source")
+    kept.write_cell(tmp_path, CELL, code, {"rows": [1]})
+    assert kept.read_cell(tmp_path, CELL, code) == {"rows": [1]}
+    assert kept.read_cell(tmp_path, CELL, replace(code, source="other")) is None
+    assert kept.read_cell(tmp_path, replace(CELL, limits=(0.2,)), code) is None
+    assert kept.read_cell(tmp_path, replace(CELL, seed=1), code) is None
+    kept.write_cell(tmp_path, CELL, code, {"rows": [], "why": "not installed"})
+    assert kept.read_cell(tmp_path, CELL, code) is None  # it may be by now
     (tmp_path / f"{CELL.key}.json").write_text("{")
-    assert kept.read_cell(tmp_path, CELL, own) is None
+    assert kept.read_cell(tmp_path, CELL, code) is None
 
 
 def test_another_machine_s_results_become_cells(tmp_path):
-    own = kept.Code("abc", True, "source")
+    code = kept.Code("abc", True, "source")
     head = {"dataset": "oulad", "split": "shift", "entrant": "fl"}
     rows = [head | {"seed": k, "rows": [{"limit": 0.1, "deployments": [0.1]}]} for k in (3, 4)]
-    results = kept.results_of(rows, own, {})
+    results = kept.results_of(rows, code, {})
     assert [row["rows"][0]["deployments"] for row in results["cells"]] == [[0.1], []]
     kept.unpack(json.loads(json.dumps(results)), tmp_path)
-    found = kept.read_cell(tmp_path / "cells", Cell("oulad", "shift", 3, "fl"), own)
-    assert found == rows[0]
+    row_here = kept.read_cell(tmp_path / "cells", Cell("oulad", "shift", 3, "fl"), code)
+    assert row_here == rows[0]
 
 
 def test_a_run_that_was_stopped_is_taken_up_again(entrants, tmp_path, call):
@@ -333,9 +333,9 @@ def test_an_entrant_is_entered_by_its_file(tmp_path, call):
 def test_a_file_with_nothing_but_fit_is_an_entrant(words, note, tmp_path):
     file = tmp_path / "coin.py"
     file.write_text(words + OUTSIDE.split("ENTRANT")[0])
-    found = from_file(str(file))
-    assert (found.name, found.note, found.sees, found.ours) == ("coin", note, False, False)
-    assert found.fit(None, 0.1)([1, 2]).tolist() == [0.5, 0.5]
+    entrant = from_file(str(file))
+    assert (entrant.name, entrant.note, entrant.sees, entrant.ours) == ("coin", note, False, False)
+    assert entrant.fit(None, 0.1)([1, 2]).tolist() == [0.5, 0.5]
 
 
 def test_a_file_that_crashes_ends_its_own_process_only(tmp_path):
@@ -344,16 +344,16 @@ def test_a_file_that_crashes_ends_its_own_process_only(tmp_path):
         OUTSIDE.replace("    return lambda", "    import os; os.abort()\n    return lambda")
     )
     (cell,) = cells(["oulad"], [0], [str(file)])
-    found = run_cell(cell)
-    assert (found["rows"], found["why"]) == ([], "in its own process: exit -6")
+    row = run_cell(cell)
+    assert (row["rows"], row["why"]) == ([], "in its own process: exit -6")
 
 
 def test_the_example_of_an_entrant_runs():
     file = Path(__file__).parents[2] / "examples" / "entrant.py"
-    (cell,) = cells(["oulad"], [0], [str(file)], limits=(0.1,), asked=(0.05,))
-    found = run_cell(cell)
-    assert "why" not in found
-    assert found["rows"][0]["test"]["accuracy"] > 0.6
+    (cell,) = cells(["oulad"], [0], [str(file)], limits=(0.1,), request=(0.05,))
+    row = run_cell(cell)
+    assert "why" not in row
+    assert row["rows"][0]["test"]["accuracy"] > 0.6
 
 
 @pytest.mark.parametrize(

@@ -24,15 +24,15 @@ def result(*cells, source="one", clean=True, limit=0.1, **absent):
 
 
 def test_results_of_one_code_are_joined():
-    parts = [result(("adult", 20), law="not here"), result(("adult", 21), ("law", 20))]
-    made = write.joined(parts)
+    subgroups = [result(("adult", 20), law="not here"), result(("adult", 21), ("law", 20))]
+    made = write.joined(subgroups)
     assert [(cell["dataset"], cell["seed"]) for cell in made["cells"]] == [
         ("adult", 20),
         ("adult", 21),
         ("law", 20),
     ]
     assert made["absent"] == {}
-    assert len(parts[0]["cells"]) == 1
+    assert len(subgroups[0]["cells"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_what_cannot_be_joined_is_refused(other, said):
 
 def test_an_oracle_s_setting_keeps_what_training_rows_said_of_it():
     oracle = script("bench_oracle")
-    tried = [{"asked": 0.05, "beyond": 0.08}, {"asked": 0.2, "beyond": 0.15}]
+    tried = [{"request": 0.05, "beyond": 0.08}, {"request": 0.2, "beyond": 0.15}]
     cell = {"entrant": "rule", "seed": 20, "tried": tried, "rows": ["as chosen"]}
-    made = {"rows": [{"limit": limit, "asked": 0.2, "all": {}} for limit in (0.1, 0.2)]}
+    made = {"rows": [{"limit": limit, "request": 0.2, "all": {}} for limit in (0.1, 0.2)]}
     found = oracle.as_chosen(cell, made)
     assert [(row["limit"], row["kept"]) for row in found["rows"]] == [(0.1, False), (0.2, True)]
     assert found["seed"] == 20

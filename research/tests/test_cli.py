@@ -34,8 +34,8 @@ def test_data_says_what_is_here(call, tmp_path, monkeypatch):
 
 def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
     out = tmp_path / "new" / "results"
-    asked = ("--setting", "shift", "--methods", "fl,fairfl", "--seeds", 1, "--jobs", 1)
-    code, printed, err = call("reproduce", *asked, "--out", out)
+    request = ("--setting", "shift", "--methods", "fl,fairfl", "--seeds", 1, "--jobs", 1)
+    code, printed, err = call("reproduce", *request, "--out", out)
     assert code == 0, err
     names = {"results.json", "tables.md", "compare-adult-shift.png", "figure-2-adult.png"}
     assert {p.name for p in out.iterdir()} == names
@@ -48,13 +48,13 @@ def test_reproduce_writes_results_tables_and_figures(call, tmp_path):
 
 
 def test_reproduce_json_is_what_is_written(call, tmp_path):
-    asked = ("--setting", "iid", "--methods", "fl", "--seeds", 1, "--json", "--out", tmp_path)
-    _, printed, _ = call("reproduce", *asked)
+    request = ("--setting", "iid", "--methods", "fl", "--seeds", 1, "--json", "--out", tmp_path)
+    _, printed, _ = call("reproduce", *request)
     assert json.loads(printed) == json.loads((tmp_path / "results.json").read_text())
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("one_request", "named"),
     [
         (("reproduce", "--dataset", "adlut"), "'adlut'"),
         (("reproduce", "--setting", "shfit"), "'shfit'"),
@@ -105,15 +105,15 @@ def test_reproduce_json_is_what_is_written(call, tmp_path):
         ),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(call, files, asked, named):
-    assert named in refused(call, *asked)
+def test_settings_that_make_no_sense_are_refused(call, files, one_request, named):
+    assert named in refused(call, *one_request)
 
 
 def test_an_interrupt_ends_with_130_and_leaves_nothing(call, tmp_path, monkeypatch):
     def interrupt(task):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduce, "run_cell", interrupt)
+    monkeypatch.setattr(reproduce, "run_stratum", interrupt)
     out = tmp_path / "results"
     code, _, err = call("reproduce", "--methods", "fl", "--jobs", 1, "--out", out)
     assert code == 130

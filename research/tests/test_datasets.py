@@ -8,8 +8,8 @@ import pytest
 from helpers import small_table
 
 from agnosticfair.data import datasets as product
-from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.summary import encoding_of, summary_statistics
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair_research import datasets, sources
@@ -39,14 +39,14 @@ def empty_home(tmp_path, monkeypatch):
 )
 def test_shape_of_the_paper(request, name, labels, women, width, absent):
     table = request.getfixturevalue(name)
-    census, n = take_census(table, name), sum(labels.values())
-    assert census.n == len(table) == n
-    assert census.labels == labels
+    statistics, n = summary_statistics(table, name), sum(labels.values())
+    assert statistics.n == len(table) == n
+    assert statistics.labels == labels
     assert table.target.categories == tuple(labels)
-    (female, male), counts = table.sensitive_features["sex"].categories, census.groups["sex"]
+    (female, male), counts = table.sensitive_features["sex"].categories, statistics.groups["sex"]
     assert (female.lower(), male.lower()) == ("female", "male")
     assert counts == {female: women, male: n - women}
-    encoding = encoding_of(census)
+    encoding = encoding_of(statistics)
     X = encode(encoding, table)
     assert X.shape == (n, width) == (n, len(set(encoding.names)))
     assert (X.min(), X.max()) == (0, 1)
@@ -166,9 +166,9 @@ def test_a_record_describes_its_file(name, load):
     ],
 )
 def test_shapes(name, labels, groups, load):
-    census = take_census(load(name), name)
-    assert census.labels == labels
-    assert census.groups[datasets.dataset(name).sensitive_features] == groups
+    statistics = summary_statistics(load(name), name)
+    assert statistics.labels == labels
+    assert statistics.groups[datasets.dataset(name).sensitive_features] == groups
 
 
 @pytest.mark.parametrize("name", ["oulad", "bank"])

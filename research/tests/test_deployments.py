@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.summary import encoding_of, summary_statistics
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair_research.datasets import dataset
 from agnosticfair_research.deployments import (
     KINDS,
-    LEAST_ROWS,
-    LEAST_SHARE,
-    MOST,
+    MAXIMUM,
+    MIN_ROWS,
+    MIN_SHARE,
     Suite,
     beyond,
     deployments,
@@ -25,7 +25,7 @@ from agnosticfair_research.deployments import (
     measure,
     measure_all,
     named_suite,
-    natural_parts,
+    natural_subgroups,
     summarise,
 )
 from agnosticfair_research.splits import shift
@@ -42,12 +42,14 @@ def test_rows(split):
 
 
 def suite_of(rows, seed=0, natural=None):
-    return deployments(rows, encoding_of(take_census(rows, who="test")), seed, "sex", natural)
+    return deployments(
+        rows, encoding_of(summary_statistics(rows, who="test")), seed, "sex", natural
+    )
 
 
 @pytest.fixture(scope="module")
 def found(split):
-    return suite_of(split.test, 0, natural_parts(split, dataset("adult").shift))
+    return suite_of(split.test, 0, natural_subgroups(split, dataset("adult").shift))
 
 
 def weights_of(found, name):
@@ -63,8 +65,8 @@ def test_adult_has_all_kinds(found):
     assert list(found.kinds) == sorted(found.kinds, key=KINDS.index)
     assert found.names[0] == "test set"
     assert (weights_of(found, "test set") == 1).all()
-    for kind, most in MOST.items():
-        assert len(of_kind(found, kind)) == most
+    for kind, maximum in MAXIMUM.items():
+        assert len(of_kind(found, kind)) == maximum
     assert len({*found.names}) == len(found)
     assert "education = Prof-school" in found.names  # a column that is no feature
     assert "sex = Male" not in found.names
@@ -79,16 +81,16 @@ def test_natural_ones_are_what_the_split_holds_back(found, test_rows):
 
 def test_every_deployment_is_large_enough_and_has_both_groups(found, test_rows):
     s, W = test_rows.column("sex").codes, found.weights.toarray()
-    assert (W.sum(axis=1) ** 2 / (W**2).sum(axis=1) >= LEAST_ROWS - 1e-6).all()
+    assert (W.sum(axis=1) ** 2 / (W**2).sum(axis=1) >= MIN_ROWS - 1e-6).all()
     male = W @ s / W.sum(axis=1)
-    assert male.min() >= LEAST_SHARE
-    assert male.max() <= 1 - LEAST_SHARE
+    assert male.min() >= MIN_SHARE
+    assert male.max() <= 1 - MIN_SHARE
     for kind in ("single value", "pair", "triple"):
         rows = W[[k for k, its in enumerate(found.kinds) if its == kind]]
         assert {*np.unique(rows)} == {0.0, 1.0}
 
 
-def test_a_part_is_the_rows_of_its_values(found, test_rows):
+def test_a_subgroup_is_the_rows_of_its_values(found, test_rows):
     assert (
         weights_of(found, "occupation = Sales")
         == (test_rows.column("occupation").values() == "Sales")
@@ -102,7 +104,7 @@ def test_a_part_is_the_rows_of_its_values(found, test_rows):
 
 
 def test_a_tilt_is_a_gaussian_in_the_encoded_space(found, test_rows):
-    X = encode(encoding_of(take_census(test_rows, who="test")), test_rows)
+    X = encode(encoding_of(summary_statistics(test_rows, who="test")), test_rows)
     name = of_kind(found, "kernel tilt")[-1]
     row = int(name.removeprefix("tilt to row "))
     expected = np.exp(-((X - X[row]) ** 2).sum(axis=1) / 2)
@@ -112,7 +114,7 @@ def test_a_tilt_is_a_gaussian_in_the_encoded_space(found, test_rows):
 def test_the_seed_draws_tilts_mixtures_and_which_of_many(found, test_rows):
     same, other = suite_of(test_rows, 0), suite_of(test_rows, 1)
     assert of_kind(same, "single value") == of_kind(other, "single value")
-    for kind in MOST:
+    for kind in MAXIMUM:
         assert of_kind(found, kind) != of_kind(other, kind) or kind == "mixture"
     assert (weights_of(same, "mixture 1") != weights_of(other, "mixture 1")).any()
 
@@ -153,8 +155,8 @@ def test_errors_are_those_of_resampled_rows(adult):
         draws.append(measure_all(whole, y_all[rows], p_all[rows], s_all[rows]))
     for name in ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate"):
         spread = np.std([draw[name][0] for draw in draws])
-        told = np.mean([draw[f"{name}_error"][0] for draw in draws])
-        assert told == pytest.approx(spread, rel=0.15)
+        mean = np.mean([draw[f"{name}_error"][0] for draw in draws])
+        assert mean == pytest.approx(spread, rel=0.15)
 
 
 def test_all_at_once_is_each_by_itself(found, test_rows):
@@ -191,10 +193,10 @@ def test_measures_of_a_certain_decision_are_the_metrics(drawn):
     w = scale * rng.uniform(0.1, 1.0, n)
     assert measure(y, y_hat.astype(float), s, w) == pytest.approx(
         {
-            "risk_difference": metrics.risk_difference(y_hat, s, w),
-            "accuracy": metrics.accuracy(y, y_hat, w),
-            "balanced_accuracy": metrics.balanced_accuracy(y, y_hat, w),
-            "positive_rate": metrics.positive_rate(y_hat, w),
+            "risk_difference": scoring.risk_difference(y_hat, s, w),
+            "accuracy": scoring.accuracy(y, y_hat, w),
+            "balanced_accuracy": scoring.balanced_accuracy(y, y_hat, w),
+            "positive_rate": scoring.positive_rate(y_hat, w),
         }
     )
 

@@ -10,13 +10,13 @@ from agnosticfair_research.datasets import dataset
 from agnosticfair_research.splits import shift
 
 DUTCH = dataset("dutch")
-RECIPE = method("agnosticfair", tau=DUTCH.tau, centres="rows")
+METHOD = method("agnosticfair", tau=DUTCH.tau, centres="rows")
 
 
 @pytest.mark.slow
 def test_few_rounds_and_one_model_for_any_number_of_clients(dutch):
     fits = [
-        fit(shift(dutch, DUTCH, clients, 0).train, RECIPE, positive=DUTCH.positive, strict=True)
+        fit(shift(dutch, DUTCH, clients, 0).train, METHOD, positive=DUTCH.positive, strict=True)
         for clients in (2, 10, 100)
     ]
     assert max(found.rounds for found in fits) <= 30
@@ -27,13 +27,13 @@ def test_few_rounds_and_one_model_for_any_number_of_clients(dutch):
 @pytest.mark.slow
 def test_it_is_the_same_through_the_estimator_as_through_tables(dutch):
     split = shift(dutch, DUTCH)
-    bare = fit(split.train, RECIPE, sensitive_features="sex", positive=DUTCH.positive)
+    bare = fit(split.train, METHOD, sensitive_features="sex", positive=DUTCH.positive)
     tables = split.train.values()
     X = np.vstack([encode(bare.model.encoding, t) for t in tables])
     y = np.concatenate([t.labels(DUTCH.positive) for t in tables])
     s = np.concatenate([t.column("sex").values() for t in tables])
     owners = np.repeat([*split.train], [len(t) for t in tables])
-    ours = AgnosticFairClassifier(RECIPE).fit(X, y, sensitive_features=s, clients=owners)
+    ours = AgnosticFairClassifier(METHOD).fit(X, y, sensitive_features=s, clients=owners)
     found = ours.decision_function(encode(bare.model.encoding, split.test))
     np.testing.assert_allclose(found, bare.model.decision(split.test), atol=1e-6)
 

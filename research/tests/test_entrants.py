@@ -13,7 +13,7 @@ from agnosticfair_research import apart
 from agnosticfair_research.benchmark import Cell, run_cell
 from agnosticfair_research.entrants import ENTRANTS, Coded, Train
 from agnosticfair_research.entrants.averaging import gap
-from agnosticfair_research.entrants.fairfed import reweighed
+from agnosticfair_research.entrants.fairfed import reweighting
 from agnosticfair_research.entrants.logofair import _bisected
 from agnosticfair_research.entrants.ours import _network
 from agnosticfair_research.splits import dirichlet
@@ -55,11 +55,11 @@ def test_the_network_is_trained_on_a_gpu_where_there_is_one(gpu, device, monkeyp
     assert _network() == Network("mlp", device=device)
 
 
-def test_reweighing_makes_label_and_group_independent():
+def test_reweighting_makes_label_and_group_independent():
     rng = np.random.default_rng(0)
     s = rng.integers(0, 2, 500)
     y = (rng.uniform(size=500) < 0.2 + 0.5 * s).astype(int)
-    w = reweighed(Coded(np.zeros((500, 1)), y, s))
+    w = reweighting(Coded(np.zeros((500, 1)), y, s))
     rates = [np.average(y[s == g], weights=w[s == g]) for g in (0, 1)]
     assert rates[0] == pytest.approx(rates[1])
     assert w.sum() == pytest.approx(500)

@@ -49,7 +49,7 @@ def test_cells_take_every_method_by_default():
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("one_request", "named"),
     [
         ((["adlut"],), "'adlut'"),
         ((["adult"], ["shfit"]), "'shfit'"),
@@ -59,20 +59,20 @@ def test_cells_take_every_method_by_default():
         ((["adult"], ["clients"], ["fl"]), "'clients'"),
     ],
 )
-def test_cells_that_cannot_be_are_refused(asked, named):
+def test_cells_that_cannot_be_are_refused(one_request, named):
     with pytest.raises(SettingsError, match=named):
-        cells(*asked)
+        cells(*one_request)
 
 
 def test_a_row_is_complete_and_plausible():
-    found = run_cell(PaperCell("adult", "shift", "fl", 0))
-    assert [*found] == KEYS
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert 0.71 < found["majority_rate"] < 0.725 < found["test_accuracy"] < 0.84
-    assert 0.20 < found["label_risk_difference"] < 0.22
-    assert min(found["client_risk_differences"]) < found["test_risk_difference"]
-    assert found["outcome"] == "converged"
-    assert sum(found["outcomes"].values()) == found["rounds"] > 1
+    row = run_cell(PaperCell("adult", "shift", "fl", 0))
+    assert [*row] == KEYS
+    assert json.loads(json.dumps(row, allow_nan=False)) == row
+    assert 0.71 < row["majority_rate"] < 0.725 < row["test_accuracy"] < 0.84
+    assert 0.20 < row["label_risk_difference"] < 0.22
+    assert min(row["client_risk_differences"]) < row["test_risk_difference"]
+    assert row["outcome"] == "converged"
+    assert sum(row["outcomes"].values()) == row["rounds"] > 1
 
 
 def test_settings_are_different_splits():
@@ -85,10 +85,10 @@ def test_a_diverging_fit_is_a_row(monkeypatch):
         raise SolverError("the fit diverged")
 
     monkeypatch.setattr(reproduce, "fit", diverge)
-    found = run_cell(PaperCell("adult", "shift", "fl", 0))
-    assert [*found] == KEYS
-    assert (found["outcome"], found["test_accuracy"]) == ("diverged", None)
-    (summary,) = summarise([found, row()])
+    row_here = run_cell(PaperCell("adult", "shift", "fl", 0))
+    assert [*row_here] == KEYS
+    assert (row_here["outcome"], row_here["test_accuracy"]) == ("diverged", None)
+    (summary,) = summarise([row_here, row()])
     assert summary["test_accuracy"].count == 1
     assert summary.outcome == "converged 1/2; diverged 1/2"
 

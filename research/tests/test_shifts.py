@@ -32,7 +32,7 @@ from agnosticfair_research.shifts import (
     cells,
     fit_peer,
     run_cell,
-    worst_reweighing,
+    worst_reweighting,
 )
 from agnosticfair_research.splits import Split
 
@@ -55,8 +55,8 @@ def test_cells_cover_what_is_asked_for():
     extra = [t for t in tasks if t.frontier]
     assert len(extra) == 2 * FRONTIER_SEEDS * (len(FACTORS) + len(TAUS) + len(KEPT))
     assert len(set(tasks)) == len(tasks)
-    asked = {t.tau for t in extra if t.method == "agnosticfair" and t.dataset == "dutch"}
-    assert min(asked) < dataset("dutch").tau < max(asked)
+    request = {t.tau for t in extra if t.method == "agnosticfair" and t.dataset == "dutch"}
+    assert min(request) < dataset("dutch").tau < max(request)
 
 
 def test_the_sceptic_needs_both_methods():
@@ -71,7 +71,7 @@ def test_the_dirichlet_split_has_a_tuned_row_and_no_frontier():
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("one_request", "named"),
     [
         ((["adlut"],), "'adlut'"),
         ((["adult"], "shfit"), "'shfit'"),
@@ -80,26 +80,26 @@ def test_the_dirichlet_split_has_a_tuned_row_and_no_frontier():
         ((["dutch"], "dirichlet"), "'dirichlet'"),
     ],
 )
-def test_cells_that_cannot_be_are_refused(asked, named):
+def test_cells_that_cannot_be_are_refused(one_request, named):
     with pytest.raises(SettingsError, match=named):
-        cells(*asked)
+        cells(*one_request)
 
 
 def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
-    found = run_cell(FL)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    row_here = run_cell(FL)
+    assert json.loads(json.dumps(row_here, allow_nan=False)) == row_here
     told = reproduce.run_cell(reproduce.PaperCell("adult", "shift", "fl", 0))
     for name in ("train_accuracy", "train_risk_difference", "test_accuracy", "rounds", "outcome"):
-        assert found[name] == pytest.approx(told[name])
-    assert found["part_risk_differences"] == pytest.approx(told["client_risk_differences"])
-    first = found["deployments"][0]
+        assert row_here[name] == pytest.approx(told[name])
+    assert row_here["subgroup_risk_differences"] == pytest.approx(told["client_risk_differences"])
+    first = row_here["deployments"][0]
     assert first["name"] == "test set"
-    assert first["risk_difference"] == pytest.approx(found["test_risk_difference"], abs=1e-6)
-    spread = [d["risk_difference"] for d in found["deployments"]]
-    assert found["max_risk_difference"] == max(spread) > found["p90_risk_difference"]
-    assert found["worst"] == found["deployments"][int(np.argmax(spread))]["name"]
-    assert found["certified"] == "optimal"
-    assert found["certified_risk_difference"] > 0.2  # no fairness constraint
+    assert first["risk_difference"] == pytest.approx(row_here["test_risk_difference"], abs=1e-6)
+    spread = [d["risk_difference"] for d in row_here["deployments"]]
+    assert row_here["max_risk_difference"] == max(spread) > row_here["p90_risk_difference"]
+    assert row_here["worst"] == row_here["deployments"][int(np.argmax(spread))]["name"]
+    assert row_here["certified"] == "optimal"
+    assert row_here["certified_risk_difference"] > 0.2  # no fairness constraint
     assert len(spread) > 500
 
 
@@ -110,14 +110,14 @@ def test_iid_and_dirichlet_are_other_splits():
     usual, tuned = (run_cell(task) for task in tasks)
     assert tuned["test_accuracy"] > usual["test_accuracy"]
     assert tuned["tau"] == 0.0425
-    assert len(tuned["part_risk_differences"]) == 5
+    assert len(tuned["subgroup_risk_differences"]) == 5
 
 
 def test_a_point_of_the_frontier_leaves_the_deployments_out():
-    found = run_cell(SuiteCell("adult", "shift", "fairfl", 0, tau=0.1, frontier=True))
-    assert found["deployments"] == []
-    assert found["tau"] == 0.1
-    assert found["max_risk_difference"] > found["mean_risk_difference"] > 0
+    row = run_cell(SuiteCell("adult", "shift", "fairfl", 0, tau=0.1, frontier=True))
+    assert row["deployments"] == []
+    assert row["tau"] == 0.1
+    assert row["max_risk_difference"] > row["mean_risk_difference"] > 0
 
 
 def test_a_moved_threshold_keeps_the_share_of_positives_asked_for():
@@ -163,13 +163,13 @@ def diverging(monkeypatch):
 
 
 def test_a_diverging_fit_is_a_row_and_shown(diverging):
-    found = run_cell(FL)
-    assert found["outcome"] == "diverged"
-    (summary,) = summarise([found])
+    row = run_cell(FL)
+    assert row["outcome"] == "diverged"
+    (summary,) = summarise([row])
     assert summary.outcome == "converged 0/1; diverged 1/1"
     one, *_ = grids([summary])
     assert one.lines[0][1] == "none"
-    assert figures([found]) == {}
+    assert figures([row]) == {}
 
 
 def test_strict_makes_it_an_error(diverging):
@@ -178,16 +178,16 @@ def test_strict_makes_it_an_error(diverging):
 
 
 def test_strict_reaches_the_fit(monkeypatch):
-    asked = []
+    request = []
 
     def spy(*arguments, strict, **others):
-        asked.append(strict)
+        request.append(strict)
         raise SolverError("enough")
 
     monkeypatch.setattr(shifts, "fit", spy)
     shifts._fitted.cache_clear()
     run_cell(FL)
-    assert asked == [False]
+    assert request == [False]
 
 
 rows = st.lists(st.tuples(st.integers(-3, 9), st.integers(0, 1)), min_size=2, max_size=40).filter(
@@ -222,29 +222,29 @@ def certified_case(seed=0, n=400):
 def test_nothing_in_the_set_shows_more_than_what_is_certified(monkeypatch):
     monkeypatch.setattr(shifts, "WIDTH", 0.3)
     X, p, s = certified_case()
-    worst = worst_reweighing(X, p, s, 7)
+    worst = worst_reweighting(X, p, s, 7)
     assert worst.outcome is Outcome.OPTIMAL
     centres = X[np.unique(row_priorities(X, 7), return_index=True)[1][:200]]
-    K, rng, most = gaussian_kernel(X, centres, 0.3), np.random.default_rng(1), 0.0
+    K, rng, maximum = gaussian_kernel(X, centres, 0.3), np.random.default_rng(1), 0.0
     for _ in range(300):
         alpha = rng.exponential(size=200) ** rng.integers(1, 6)
         weights = K @ alpha
         scale = len(X) / weights.sum()
         if scale * alpha.max() <= shifts.BOUND:
-            most = max(most, measure(p, p, s, weights)["risk_difference"])
-    assert 0 < most <= worst.value + 1e-9
+            maximum = max(maximum, measure(p, p, s, weights)["risk_difference"])
+    assert 0 < maximum <= worst.value + 1e-9
 
 
 def test_a_certificate_does_not_care_which_group_is_first():
     X, p, s = certified_case()
-    one, two = worst_reweighing(X, p, s, 7).value, worst_reweighing(X, p, 1 - s, 7).value
+    one, two = worst_reweighting(X, p, s, 7).value, worst_reweighting(X, p, 1 - s, 7).value
     assert one == pytest.approx(two, abs=2e-4)
-    assert worst_reweighing(X, np.ones(len(X)), s, 7).value == pytest.approx(0.0, abs=1e-4)
+    assert worst_reweighting(X, np.ones(len(X)), s, 7).value == pytest.approx(0.0, abs=1e-4)
 
 
 def test_no_certificate_without_two_groups():
     X, p, s = certified_case()
-    assert worst_reweighing(X, p, np.zeros_like(s), 7) is None
+    assert worst_reweighting(X, p, np.zeros_like(s), 7) is None
 
 
 def small_split():
@@ -309,8 +309,8 @@ def test_a_peer_s_failure_is_a_row(monkeypatch):
         raise ValueError("it broke")
 
     monkeypatch.setitem(shifts.PEERS, "broken", entrant.Entrant("broken", fail, ""))
-    found = run_cell(SuiteCell("adult", "shift", "broken", 0))
-    assert (found["outcome"], found["why"]) == ("diverged", "broken failed: it broke")
+    row = run_cell(SuiteCell("adult", "shift", "broken", 0))
+    assert (row["outcome"], row["why"]) == ("diverged", "broken failed: it broke")
 
 
 @pytest.fixture
@@ -332,9 +332,9 @@ def test_the_command_writes_rows_tables_and_figures(invoke, tmp_path):
     assert results["format"] == "agnosticfair-shifts-1"
     assert len(results["rows"][0]["deployments"]) > 60
     assert "Made by `agnosticfair-research shifts" in (tmp_path / "new" / "shifts.md").read_text()
-    told = json.loads(invoke(*words, "--json").stdout)
+    content = json.loads(invoke(*words, "--json").stdout)
     times = {"seconds": 0}
-    assert [r | times for r in told["rows"]] == [r | times for r in results["rows"]]
+    assert [r | times for r in content["rows"]] == [r | times for r in results["rows"]]
 
 
 def test_the_command_refuses_what_cannot_be(invoke, monkeypatch, tmp_path):

@@ -38,15 +38,15 @@ def test_every_row_lands_in_exactly_one_place(split, n, p, seed):
     assert len(done.train) == p
     assert list(done.train) == sorted(done.train)
     assert min(map(len, done.train.values())) > 0
-    assert done.test_part.shape == (len(done.test),)
-    assert set(done.test_part.tolist()) <= set(range(len(done.parts)))
+    assert done.test_piece.shape == (len(done.test),)
+    assert set(done.test_piece.tolist()) <= set(range(len(done.subgroups)))
 
 
 @pytest.mark.parametrize("split", SPLITS.values(), ids=SPLITS)
 def test_seed_decides(split):
     one, same, other = (split(table(500), 4, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.test.numeric["row"], same.test.numeric["row"])
-    np.testing.assert_array_equal(one.test_part, same.test_part)
+    np.testing.assert_array_equal(one.test_piece, same.test_piece)
     assert not np.array_equal(one.test.numeric["row"], other.test.numeric["row"])
     for name, rows in one.train.items():
         np.testing.assert_array_equal(rows.numeric["row"], same.train[name].numeric["row"])
@@ -64,12 +64,12 @@ def test_the_product_s_tests_split_adult_the_same_way(adult, clients):
     for one, other in zip(ours.train.values(), theirs.train.values(), strict=True):
         np.testing.assert_array_equal(one.numeric["fnlwgt"], other.numeric["fnlwgt"])
     np.testing.assert_array_equal(ours.test.numeric["fnlwgt"], theirs.test.numeric["fnlwgt"])
-    np.testing.assert_array_equal(ours.test_part, theirs.test_part)
+    np.testing.assert_array_equal(ours.test_piece, theirs.test_piece)
 
 
 def test_adult_shift_is_that_of_the_paper(adult):
     split = shift(adult, ADULT)
-    assert split.parts == ("Private", "not Private")
+    assert split.pieces == ("Private", "not Private")
     assert {name: len(rows) for name, rows in split.train.items()} == {
         "client-1": 26_646,  # 80% of 33,307
         "client-2": 2_383,  # 20% of 11,915
@@ -77,7 +77,7 @@ def test_adult_shift_is_that_of_the_paper(adult):
     assert set(split.train["client-1"].column("workclass").values()) == {"Private"}
     assert "Private" not in split.train["client-2"].column("workclass").values()
     private = split.test.column("workclass").values() == "Private"
-    np.testing.assert_array_equal(split.test_part == 0, private)
+    np.testing.assert_array_equal(split.test_piece == 0, private)
     y, s = split.test.labels(">50K"), split.test.sensitive_features["sex"].codes
     assert 1 - y.mean() == pytest.approx(0.7187, abs=0.004)
     assert y[s == 1].mean() - y[s == 0].mean() == pytest.approx(0.210, abs=0.012)
@@ -85,7 +85,7 @@ def test_adult_shift_is_that_of_the_paper(adult):
 
 def test_dutch_shift_is_that_of_the_paper(dutch):
     split = shift(dutch, DATASETS["dutch"])
-    assert split.parts == ("1122", "not 1122")
+    assert split.pieces == ("1122", "not 1122")
     assert [len(rows) for rows in split.train.values()] == [20_980, 13_678]
     assert len(split.test) == 60_420 - 20_980 - 13_678
 
@@ -97,12 +97,12 @@ def test_what_is_held_back_trains_nobody(name, load):
     for clients in (None, 1, 3):
         split = shift(rows, known, clients, seed=1)
         trained = {v for t in split.train.values() for v in t.column(column).values()}
-        held_back = split.test.take(split.test_part == 1).column(column).values()
+        held_back = split.test.take(split.test_piece == 1).column(column).values()
         assert trained
         assert not trained & {*held_back}
         left_out = (rows.column(column).aligned(known.shift.left_out) >= 0).sum()
         assert len(split.test) + sum(map(len, split.train.values())) == len(rows) - left_out
-        seen = split.test_part == 0
+        seen = split.test_piece == 0
         assert seen.sum() == pytest.approx(0.25 * sum(map(len, split.train.values())), abs=1)
     assert trained == {*known.shift.values} or len({*held_back}) == known.shift.drawn
 
@@ -119,10 +119,10 @@ def test_regions_are_sites_and_the_seed_holds_some_back(load):
 def test_four_regions_of_the_census_train_and_the_four_others_are_held_back(load):
     rows = load("govcensus")
     split = shift(rows, DATASETS["govcensus"], None, seed=0)
-    held_back = {*split.test.take(split.test_part == 1).column("economic_region").values()}
+    held_back = {*split.test.take(split.test_piece == 1).column("economic_region").values()}
     assert len(split.train) == len(held_back) == 4
     assert not held_back & {*split.train, "Abroad"}
-    trained, seen = sum(map(len, split.train.values())), (split.test_part == 0).sum()
+    trained, seen = sum(map(len, split.train.values())), (split.test_piece == 0).sum()
     assert 2 * trained == pytest.approx(seen, abs=2)
 
 
@@ -148,16 +148,16 @@ def test_iid_deals_evenly(p):
     sizes = [len(rows) for rows in split.train.values()]
     assert sum(sizes) == 402
     assert max(sizes) - min(sizes) <= 1
-    local = np.bincount(split.test_part, minlength=p)
+    local = np.bincount(split.test_piece, minlength=p)
     assert local.max() - local.min() <= 1
-    assert split.parts == tuple(split.train)
+    assert split.pieces == tuple(split.train)
 
 
 def test_dirichlet_gives_train_and_test_the_same_proportions(adult):
     split = dirichlet(adult, clients=5, concentration=0.5, seed=1)
     assert len(split.test) == round(0.4 * len(adult))
-    for part, rows in enumerate(split.train.values()):
-        local = split.test.take(split.test_part == part)
+    for subgroup, rows in enumerate(split.train.values()):
+        local = split.test.take(split.test_piece == subgroup)
         assert len(rows) >= 10
         assert len(local) / len(rows) == pytest.approx(2 / 3, rel=0.1)
         male = [t.sensitive_features["sex"].codes.mean() for t in (rows, local)]

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from agnosticfair.federation import Fit, fit
     from agnosticfair.learners.rule import Rule
     from agnosticfair.mathematics.basis import (
-        bands,
+        bins,
         by_client,
         constant,
         gaussian,
         gaussian_at,
         indicator,
         product,
-        subpopulations,
+        subgroups,
     )
-    from agnosticfair.mathematics.notions import NOTIONS, Notion, register_notion
+    from agnosticfair.mathematics.metrics import METRICS, Metric, register_metric
     from agnosticfair.methods import METHODS, Method, Network, method
     from agnosticfair.model import Model, load_model
     from agnosticfair.monitoring.classifier import MonitoredClassifier
@@ -49,10 +49,10 @@ _HOMES = {
     "federation": ("Fit", "fit"),
     "learners.rule": ("Rule",),
     "mathematics.basis": (
-        *("bands", "by_client", "constant", "gaussian"),
-        *("gaussian_at", "indicator", "product", "subpopulations"),
+        *("bins", "by_client", "constant", "gaussian"),
+        *("gaussian_at", "indicator", "product", "subgroups"),
     ),
-    "mathematics.notions": ("NOTIONS", "Notion", "register_notion"),
+    "mathematics.metrics": ("METRICS", "Metric", "register_metric"),
     "methods": ("METHODS", "Method", "Network", "method"),
     "model": ("Model", "load_model"),
     "monitoring.classifier": ("MonitoredClassifier",),

@@ -64,8 +64,8 @@ for panel, commands in COMMANDS.items():
         app.add_typer(deploy.site_app, name="site", rich_help_panel=panel)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         print(f"agnosticfair {agnosticfair.__version__}")
         raise typer.Exit
 
@@ -96,8 +96,8 @@ def run(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) 
     except click.UsageError as error:
         known = [c.name for c in app.registered_commands if c.name and words[:1] == (c.name,)]
         name = error.ctx.command_path if error.ctx is not None else " ".join((program, *known))
-        said = error.format_message().rstrip(".")
-        print(f"error: {said}: see '{name} --help'", file=sys.stderr)
+        message = error.format_message().rstrip(".")
+        print(f"error: {message}: see '{name} --help'", file=sys.stderr)
         sys.exit(2)
     except click.Abort:
         sys.exit(130)

@@ -17,7 +17,7 @@ class SettingsError(AgnosticFairError, ValueError):
 
 
 class FederationError(AgnosticFairError):
-    """A client failed, was silent, or sent a reply that does not fit the question."""
+    """A client failed, was silent, or sent a reply that does not fit the request."""
 
 
 class SolverError(AgnosticFairError):
@@ -28,15 +28,16 @@ class ModelError(AgnosticFairError):
     """A model file that is corrupt, foreign, or does not fit the data."""
 
 
-def plain(text: object, most: int = 2000) -> str:
-    r"""A text from elsewhere as one line for a terminal: no escapes or other control characters, no more than ``most``.
+def plain(text: object, maximum: int = 2000) -> str:
+    r"""A text from elsewhere as one line for a terminal: no escapes or other control characters, no more than
+    ``maximum``.
 
     >>> plain("\x1b[31mred\n\u202etxt"), plain("long", 3)
     ('[31mred txt', 'lo…')
     """
-    line = "".join(c if c.isprintable() else " " for c in str(text)[: 8 * most])
+    line = "".join(c if c.isprintable() else " " for c in str(text)[: 8 * maximum])
     line = " ".join(line.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return line if len(line) <= maximum else line[: maximum - 1] + "…"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Assembly: run a method over an engine, from the census to the model."""
+"""Assembly: run a method over an engine, from the summary statistics to the model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from numpy.typing import ArrayLike
 from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.data.census import Census, check_labels_known, counted, merge
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
+from agnosticfair.data.summary import SummaryStatistics, check_labels_known, counted, merge
 from agnosticfair.data.table import Table
 from agnosticfair.data.trained import trained_on
 from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
@@ -31,14 +31,14 @@ from agnosticfair.fitted import Fit as Fit
 from agnosticfair.fitted import ends_constant, of_rule, outcome_of
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import Method
-from agnosticfair.methods import method as recipe
+from agnosticfair.methods import method as build_method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
-from agnosticfair.protocol.faults import Asker, Missing, Policy, check_enough, policy
+from agnosticfair.protocol.faults import Coordinator, Missing, Policy, check_enough, policy
 from agnosticfair.protocol.messages import Broadcast, check_candidates
-from agnosticfair.protocol.questions import UNCOUNTED, Counts
 from agnosticfair.protocol.records import taken_apart
+from agnosticfair.protocol.requests import UNCOUNTED, Counts
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import checkpoints, rule, solvers
 from agnosticfair.server import plan as server
@@ -86,9 +86,9 @@ def fit(
     Parameters
     ----------
     clients : mapping of str to Table or Stream, or Engine
-        Rows per client, or what carries questions to them.
+        Rows per client, or what carries requests to them.
     method : str or Method
-        A name of ``METHODS``, or a recipe.
+        A name of ``METHODS``, or a method.
     sensitive_features : str or sequence of str, optional
         Those to protect, where the data has several.
     positive : str, optional
@@ -130,26 +130,35 @@ def fit(
     'converged'
     """
     begin = perf_counter()
-    method = recipe(method) if isinstance(method, str) else method
+    method = build_method(method) if isinstance(method, str) else method
     if schema is not None and isinstance(clients, Mapping):
         clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    asker = asking(
+    coordinator = coordinator_for(
         engine, policy(on_failure), deadline, secure, server.consents(method), fold, schema
     )
-    check_enough(asker.keys, asker.policy)
-    given = None if centres is None else np.asarray(centres, float)
+    check_enough(coordinator.keys, coordinator.policy)
+    fixed_centres = None if centres is None else np.asarray(centres, float)
     folder = None if checkpoint is None else Path(checkpoint)
-    held = rows_here(clients, fold)
-    run = FitRequest(
-        method, sensitive_features, positive, seed, scale, given, start, folder, schema, held
+    tables = rows_here(clients, fold)
+    run = FitArguments(
+        method,
+        sensitive_features,
+        positive,
+        seed,
+        scale,
+        fixed_centres,
+        start,
+        folder,
+        schema,
+        tables,
     )
     with one_thread():
-        state = _until_answered(asker, run, on_round)
+        state = _until_answered(coordinator, run, on_round)
     if strict:
         _check_converged(state)
-    made = _fitted(state, asker, perf_counter() - begin, seed)
-    return replace(made, model=knowing(made.model, clients, fold))
+    fitted = _fitted(state, coordinator, perf_counter() - begin, seed)
+    return replace(fitted, model=knowing(fitted.model, clients, fold))
 
 
 def fit_along(
@@ -165,7 +174,7 @@ def fit_along(
     on_round: Callable[[dict], None] | None = None,
 ) -> Iterator[Fit]:
     """Fit methods that differ in tau alone, each from where the one before ended: rows are counted, encoded and sorted
-    into parts once.
+    into subgroups once.
 
     Parameters
     ----------
@@ -183,39 +192,49 @@ def fit_along(
         if on_round is not None:
             on_round(state.last)
 
-    asker = asking(in_process(clients), policy("stop"), None, False)
-    given = None if centres is None else np.asarray(centres, float)
-    held = rows_here(clients)
-    run = FitRequest(
-        methods[0], sensitive_features, positive, seed, scale, given, None, None, tables=held
+    coordinator = coordinator_for(in_process(clients), policy("stop"), None, False)
+    fixed_centres = None if centres is None else np.asarray(centres, float)
+    tables = rows_here(clients)
+    run = FitArguments(
+        methods[0],
+        sensitive_features,
+        positive,
+        seed,
+        scale,
+        fixed_centres,
+        None,
+        None,
+        tables=tables,
     )
     with one_thread():
-        plan = _plan(asker, run, _census(asker, run))
+        plan = _plan(coordinator, run, _statistics(coordinator, run))
     for each in methods:
         begin = perf_counter()
-        own = replace(plan, method=recipe(plan.method, tau=server.fairness_of(each).tau))
+        plan_of_tau = replace(
+            plan, method=build_method(plan.method, tau=server.fairness_of(each).tau)
+        )
         with one_thread():
             try:
-                state = _to_the_end(asker, _begun(asker, run, own), after)
+                state = _to_the_end(coordinator, _begun(coordinator, run, plan_of_tau), after)
             except SolverError:  # a start may be a bad one
                 if run.start is None:
                     raise
-                cold = _begun(asker, replace(run, start=None), own)
-                state = _to_the_end(asker, cold, after)
+                cold = _begun(coordinator, replace(run, start=None), plan_of_tau)
+                state = _to_the_end(coordinator, cold, after)
         if strict:
             _check_converged(state)
-        made = _fitted(state, asker, perf_counter() - begin, seed)
-        run = replace(run, start=made.start)
-        yield made
+        fitted = _fitted(state, coordinator, perf_counter() - begin, seed)
+        run = replace(run, start=fitted.start)
+        yield fitted
 
 
-def _fitted(state: solvers.SolverState, asker: Asker, seconds: float, seed: int) -> Fit:
+def _fitted(state: solvers.SolverState, coordinator: Coordinator, seconds: float, seed: int) -> Fit:
     """The record of a fit that ended in this state."""
     inner = state.inner
     if state.plan.method.rule is not None:
         about = rule.model_fields(state)
         model = model_of(state.plan, np.zeros(0), inner.outcome, seed=seed, **about)
-        return of_rule(state, model, tuple(asker.events), seconds)
+        return of_rule(state, model, tuple(coordinator.events), seconds)
     return Fit(
         model_of(state.plan, inner.w, inner.outcome, seed=seed),
         state.plan.method,
@@ -226,8 +245,8 @@ def _fitted(state: solvers.SolverState, asker: Asker, seconds: float, seed: int)
         inner.alpha,
         *state.solver.worst_cases(inner),
         seconds,
-        8 * sum(prod(shape) for shape in solvers.question(state).shapes.values()),
-        tuple(asker.events),
+        8 * sum(prod(shape) for shape in solvers.request(state).shapes.values()),
+        tuple(coordinator.events),
         inner.under_floor,
         state.plan.task.centres,
         state.solver.start_of(inner),
@@ -235,7 +254,7 @@ def _fitted(state: solvers.SolverState, asker: Asker, seconds: float, seed: int)
     )
 
 
-def asking(
+def coordinator_for(
     engine: Engine,
     policy: Policy,
     deadline: float | None,
@@ -243,7 +262,7 @@ def asking(
     consents: frozenset[str] = frozenset(),
     fold: Fold | None = None,
     schema: Schema | None = None,
-) -> Asker:
+) -> Coordinator:
     """Who asks the clients: for their sums, or where it is to be secure for totals only.  consents: what clients of
     this process consent to, for they were asked for it by name; sites of their own have it in their files."""
     roster = None if isinstance(secure, bool) else secure
@@ -253,7 +272,7 @@ def asking(
         raise SettingsError(
             "folds under masks need a schema, for no site tells ranges and categories of some of its rows: agree on one"
         )
-    return Asker(engine, engine.clients(), policy, deadline, secure=roster, fold=fold)
+    return Coordinator(engine, engine.clients(), policy, deadline, secure=roster, fold=fold)
 
 
 def knowing(
@@ -270,15 +289,15 @@ def rows_here(
     clients: Mapping[str, Table | Stream] | Engine, fold: Fold | None = None
 ) -> tuple[Table, ...]:
     """The rows, where all lie in tables here; none elsewhere."""
-    held = [*clients.values()] if isinstance(clients, Mapping) else []
-    tables = tuple(table for table in held if isinstance(table, Table))
-    if len(tables) < len(held):
+    all_rows = [*clients.values()] if isinstance(clients, Mapping) else []
+    tables = tuple(table for table in all_rows if isinstance(table, Table))
+    if len(tables) < len(all_rows):
         return ()
     return tables if fold is None else tuple(fold.rows(table) for table in tables)
 
 
 @dataclass(frozen=True)
-class FitRequest:
+class FitArguments:
     """What was asked for: with it, and the same rows, a fit is the same.  tables: the rows, where all are here."""
 
     method: Method
@@ -296,21 +315,26 @@ class FitRequest:
         check_seed(self.seed)
 
     def identity(
-        self, census: Census, keys: tuple[str, ...], rows: Mapping[str, str]
+        self, statistics: SummaryStatistics, keys: tuple[str, ...], rows: Mapping[str, str]
     ) -> dict[str, Any]:
         """What must be the same for a checkpoint to be gone on with.  rows: digests of the clients', where known."""
         plain, warm = ({}, {}) if self.start is None else taken_apart(self.start)
-        own = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
-        own |= {f"the rows of site {key!r}": rows[key] for key in keys if rows.get(key)}
-        asked: dict[str, Any] = {
+        settings = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
+        settings |= {f"the rows of site {key!r}": rows[key] for key in keys if rows.get(key)}
+        task_fields: dict[str, Any] = {
             "sensitive_features": self.sensitive_features,
             "positive": self.positive,
             "scale": self.scale,
         }
-        asked |= {"centres": _digest(self.centres), "start": [plain, _digest(*warm.values())]}
+        task_fields |= {"centres": _digest(self.centres), "start": [plain, _digest(*warm.values())]}
         return json.loads(
             json.dumps(
-                {**own, **asked, "clients": keys, "the clients' rows": census.to_json()},
+                {
+                    **settings,
+                    **task_fields,
+                    "clients": keys,
+                    "the clients' rows": statistics.to_json(),
+                },
                 default=str,
             )
         )
@@ -323,117 +347,127 @@ def _digest(*values: ArrayLike | None) -> str:
 
 
 def _until_answered(
-    asker: Asker, run: FitRequest, on_round: Callable[[dict], None] | None
+    coordinator: Coordinator, run: FitArguments, on_round: Callable[[dict], None] | None
 ) -> solvers.SolverState:
     """The last state; where clients are dropped, of the problem stated anew for those that remain."""
     while True:
         try:
-            return _rounds(asker, run, on_round)
+            return _rounds(coordinator, run, on_round)
         except Missing as missing:
-            asker.drop(missing)
+            coordinator.drop(missing)
 
 
 def _rounds(
-    asker: Asker, run: FitRequest, on_round: Callable[[dict], None] | None
+    coordinator: Coordinator, run: FitArguments, on_round: Callable[[dict], None] | None
 ) -> solvers.SolverState:
-    """From the census to the last state, for the clients that the asker has."""
-    census = _census(asker, run)
-    identity = run.identity(census, asker.keys, getattr(asker.engine, "rows", {}))
-    restated = any(event["event"] == "restated" for event in asker.events)
-    kept = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
-    if kept is None:
-        state = _begun(asker, run, _plan(asker, run, census))
+    """From the summary statistics to the last state, for the clients that the asker has."""
+    statistics = _statistics(coordinator, run)
+    identity = run.identity(statistics, coordinator.keys, getattr(coordinator.engine, "rows", {}))
+    restated = any(event["event"] == "restated" for event in coordinator.events)
+    checkpoint = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
+    if checkpoint is None:
+        state = _begun(coordinator, run, _plan(coordinator, run, statistics))
     else:
-        state, asker.events[:0] = kept
-        asker.note("resumed", round=state.last["round"])
+        state, coordinator.events[:0] = checkpoint
+        coordinator.note("resumed", round=state.last["round"])
 
     def after(state: solvers.SolverState) -> None:
         if run.folder is not None:
-            checkpoints.save(run.folder, identity, state, asker.events)
+            checkpoints.save(run.folder, identity, state, coordinator.events)
         if on_round is not None:
             on_round(state.last)
 
-    return _to_the_end(asker, state, after)
+    return _to_the_end(coordinator, state, after)
 
 
 def _to_the_end(
-    asker: Asker, state: solvers.SolverState, after: Callable[[solvers.SolverState], None]
+    coordinator: Coordinator,
+    state: solvers.SolverState,
+    after: Callable[[solvers.SolverState], None],
 ) -> solvers.SolverState:
     """The last state: round after round, each shown to ``after``."""
-    while not (state := _onward(asker, state)).done:
-        state = solvers.step(state, asker.total(solvers.question(state)))
+    while not (state := _onward(coordinator, state)).done:
+        state = solvers.step(state, coordinator.total(solvers.request(state)))
         after(state)
     return state
 
 
-def _onward(asker: Asker, state: solvers.SolverState) -> solvers.SolverState:
+def _onward(coordinator: Coordinator, state: solvers.SolverState) -> solvers.SolverState:
     """The state; with a rule that of the next stage, where one has ended."""
-    return state if state.plan.method.rule is None else rule.onward(state, asker.total)
+    return state if state.plan.method.rule is None else rule.onward(state, coordinator.total)
 
 
-def summaries(asker: Asker) -> dict[str, Census]:
+def summaries(coordinator: Coordinator) -> dict[str, SummaryStatistics]:
     """What each client says of its rows; with secure sums without a count of anything."""
-    return asker.ask("census" if asker.secure is None else "outline", None, _check_census)
+    return coordinator.send(
+        "statistics" if coordinator.secure is None else "outline", None, _check_statistics
+    )
 
 
-def _census(asker: Asker, run: FitRequest) -> Census:
+def _statistics(coordinator: Coordinator, run: FitArguments) -> SummaryStatistics:
     """What is known of all rows together before the first round."""
     if run.schema is not None:
-        return counts_of_all(asker, run.schema.outline())
-    of_each = summaries(asker)
+        return counts_of_all(coordinator, run.schema.outline())
+    of_each = summaries(coordinator)
     check_labels_known(of_each, run.positive)
-    return census_of_all(asker, of_each)
+    return statistics_of_all(coordinator, of_each)
 
 
-def census_of_all(asker: Asker, of_each: Mapping[str, Census]) -> Census:
+def statistics_of_all(
+    coordinator: Coordinator, of_each: Mapping[str, SummaryStatistics]
+) -> SummaryStatistics:
     """What the clients' summaries add up to; with secure sums their counts are asked for as a total."""
     agreed = merge(of_each)
-    return agreed if asker.secure is None else counts_of_all(asker, agreed)
+    return agreed if coordinator.secure is None else counts_of_all(coordinator, agreed)
 
 
-def counts_of_all(asker: Asker, agreed: Census) -> Census:
-    """The census of labels, groups, ranges and categories that are agreed on: only counts are asked for."""
-    found = counted(agreed, asker.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
+def counts_of_all(coordinator: Coordinator, agreed: SummaryStatistics) -> SummaryStatistics:
+    """The summary statistics of labels, groups, ranges and categories that are agreed on: only counts are asked for."""
+    statistics = counted(agreed, coordinator.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
     for name, groups in agreed.groups.items():
-        if asker.secure is not None and (away := sorted({*groups} - {*found.groups[name]})):
+        if coordinator.secure is not None and (
+            away := sorted({*groups} - {*statistics.groups[name]})
+        ):
             raise DataError(
                 f"no row of any site has the group {away[0]!r} of {name!r}, and under masks all groups that are agreed "
                 "on are compared: take it off the schema"
             )
-    return found
+    return statistics
 
 
-def _begun(asker: Asker, run: FitRequest, plan: server.Plan) -> solvers.SolverState:
+def _begun(coordinator: Coordinator, run: FitArguments, plan: server.Plan) -> solvers.SolverState:
     """The state before the first round: before the program's, where estimates are known, or a classifier learns from
     rows that are here."""
     if plan.method.rule is not None and run.start is not None and run.start.estimates is not None:
-        return rule.warm(plan, run.seed, run.start, asker.total)
+        return rule.warm(plan, run.seed, run.start, coordinator.total)
     if plan.method.rule is not None and not isinstance(plan.method.rule.learner, str):
-        return rule.trained_here(plan, run.tables, run.seed, asker.total, run.start)
+        return rule.trained_here(plan, run.tables, run.seed, coordinator.total, run.start)
     first = solvers.solver_of(plan.method).before(plan)
-    answer = None if first is None else asker.total(first)
+    answer = None if first is None else coordinator.total(first)
     return solvers.init(plan, Beginning(run.seed, run.start, answer))
 
 
-def _plan(asker: Asker, run: FitRequest, census: Census) -> server.Plan:
+def _plan(
+    coordinator: Coordinator, run: FitArguments, statistics: SummaryStatistics
+) -> server.Plan:
     """The plan, with the kernels' centres, where its bases have any: given, or found as they say."""
-    server.check_missing(run.method, census)
+    server.check_missing(run.method, statistics)
     plan = server.plan(
-        run.method, census, asker.keys, sensitive_features=run.sensitive_features,
+        run.method, statistics, coordinator.keys, sensitive_features=run.sensitive_features,
         positive=run.positive, scale=run.scale,
     )  # fmt: skip
     if plan.method.rule is not None:  # centres lie in the space without bins
-        plan = agree_on_centres(plan, asker, run.seed, run.centres)
-        return rule.agreed(plan, census, asker.total)
-    if server.fairness_of(plan.method).basis.kind == "named":
+        plan = agree_on_centres(plan, coordinator, run.seed, run.centres)
+        return rule.agreed(plan, statistics, coordinator.total)
+    if server.fairness_of(plan.method).basis.kind == "subgroups":
         raise SettingsError(
             f"method {plan.method.name!r} has subgroups to limit and no rule to do it by: take 'rule'"
         )
-    return agree_on_centres(plan, asker, run.seed, run.centres)
+    return agree_on_centres(plan, coordinator, run.seed, run.centres)
 
 
 def agree_on_centres(
-    plan: server.Plan, asker: Asker, seed: int = 0, centres: ArrayLike | None = None
+    plan: server.Plan, coordinator: Coordinator, seed: int = 0, centres: ArrayLike | None = None
 ) -> server.Plan:
     """The plan with the kernels' centres, where its bases have any: given, or found as they say."""
     kind = server.centres_kind(plan.method)
@@ -446,28 +480,30 @@ def agree_on_centres(
     if kind == "given":
         raise SettingsError("centres are 'given' and none were: give an array, (M, d)")
     if kind == "rows":
-        return _sampled(plan, asker, seed)
+        return _sampled(plan, coordinator, seed)
     b = server.ranges_draw(plan, seed)
     for k in range(1, 1 + (server.KMEANS_ROUNDS if kind == "kmeans" else 0)):
-        b = server.moved(b, asker.total(server.clusters_question(plan, b, k)))
+        b = server.moved(b, coordinator.total(server.clusters_request(plan, b, k)))
     return server.centred(plan, b)
 
 
-def _sampled(plan: server.Plan, asker: Asker, seed: int) -> server.Plan:
+def _sampled(plan: server.Plan, coordinator: Coordinator, seed: int) -> server.Plan:
     """The plan with distinct rows of the clients as centres, drawn by their content and the seed."""
     check = partial(check_candidates, width=plan.features)
-    ask = server.centres_question(plan, seed)
-    while ask is not None:
-        offered = reduce(add, asker.ask("centres", ask, check).values())
-        if server.enough(plan, ask, offered):
+    request = server.centres_request(plan, seed)
+    while request is not None:
+        offered = reduce(add, coordinator.send("centres", request, check).values())
+        if server.enough(plan, request, offered):
             return server.with_centres(plan, offered)
-        ask = server.centres_question(plan, seed, ask.asked.share)
+        request = server.centres_request(plan, seed, request.request.share)
     return plan
 
 
-def _check_census(answer: object, key: str) -> Census:
-    if not isinstance(answer, Census):
-        raise FederationError(f"client {key!r} answered with {type(answer).__name__}, not a census")
+def _check_statistics(answer: object, key: str) -> SummaryStatistics:
+    if not isinstance(answer, SummaryStatistics):
+        raise FederationError(
+            f"client {key!r} answered with {type(answer).__name__}, not summary statistics"
+        )
     return answer
 
 

@@ -14,12 +14,12 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
 from agnosticfair.learners.decisions import threshold_shifts
 from agnosticfair.learners.kernels import names_of
-from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.optimum import Optimum, optimality, price
+from agnosticfair.mathematics import scoring
+from agnosticfair.mathematics.optimum import Optimum, cost_sentences, optimality
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
-from agnosticfair.protocol.questions import Named
-from agnosticfair.server import named, program, rule, solvers
+from agnosticfair.protocol.requests import SubgroupSet
+from agnosticfair.server import program, rule, solvers, subgroup_axes
 from agnosticfair.server.plan import Plan, Start
 
 COSTLY = 0.01
@@ -28,7 +28,7 @@ COSTLY = 0.01
 OVERALL = "overall"
 """The name of the weight function that is 1 everywhere."""
 
-KEPT = 1e-3
+TOLERANCE = 1e-3
 """A difference above tau by no more than this keeps it: decisions are steps."""
 
 
@@ -44,16 +44,16 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Multiplier:
-    """What a subgroup's limit costs.  held, helped: the groups that it takes positive decisions from and gives them
-    to.  price: utility that a limit larger by 1 there would gain.  held_shift, helped_shift: by how much the threshold
-    on the probability of the positive label rises for a row of the subgroup that is surely of the group."""
+    """What a subgroup's limit costs.  lowered, raised: the groups that it takes positive decisions from and gives them
+    to.  shadow_price: utility that a limit larger by 1 there would gain.  lowered_shift, raised_shift: by how much the
+    threshold on the probability of the positive label rises for a row of the subgroup that is surely of the group."""
 
     subgroup: str
-    held: str
-    helped: str
-    price: float
-    held_shift: float
-    helped_shift: float
+    lowered: str
+    raised: str
+    shadow_price: float
+    lowered_shift: float
+    raised_shift: float
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Fit:
     outcomes : mapping
         How often each numerical outcome of a round occurred.
     alpha : (M,) array
-        The loss adversary's last reweighing.
+        The loss adversary's last reweighting.
     worst_surrogate, trained_difference : float
         The largest difference that training saw over its own set, of the surrogate and of decisions, which a rule
         judges by its estimates; nan for methods of local steps. What is counted is in the certificate
@@ -85,17 +85,17 @@ class Fit:
     events : tuple of dict
         The answers that did not come, and what was done about them.
     under_floor : tuple of str
-        Groups that have the share ``floor`` of the mass under no reweighing, and are compared with none there.
+        Groups that have the share ``floor`` of the mass under no reweighting, and are compared with none there.
     centres : (M, d) array or None
         Of the kernels, encoded.
     start : Start or None
         For a similar fit to begin where this one ended.
-    named : Named or None
+    subgroups : Named or None
         The named set, where there is one.
-    trained_parts : tuple of (str, float)
-        Its parts in which decisions differ most, and by how much, of the training rows.
+    trained_subgroups : tuple of (str, float)
+        Its subgroups in which decisions differ most, and by how much, of the training rows.
     not_compared : tuple of str
-        Its parts in which a group is absent or under the floor.
+        Its subgroups in which a group is absent or under the floor.
     nearly_constant : bool
         Whether the training rows get hardly more than one answer (``metrics.nearly_constant``).
     smallest_tau : float or None
@@ -128,8 +128,8 @@ class Fit:
     under_floor: tuple[str, ...] = ()
     centres: np.ndarray | None = None
     start: Start | None = field(default=None, repr=False)
-    named: Named | None = field(default=None, repr=False)
-    trained_parts: tuple[tuple[str, float], ...] = ()
+    subgroups: SubgroupSet | None = field(default=None, repr=False)
+    trained_subgroups: tuple[tuple[str, float], ...] = ()
     not_compared: tuple[str, ...] = ()
     nearly_constant: bool = False
     smallest_tau: float | None = None
@@ -147,21 +147,21 @@ class Fit:
     def optimum(self) -> Optimum | None:
         """How good a rule is among those that keep its limits; None of a fit without a rule, or that is not done."""
         last = self.history[-1] if self.history else {}
-        own = [entry.name for entry in fields(Optimum)]
-        return Optimum(**{name: last[name] for name in own}) if {*own} <= {*last} else None
+        names = [entry.name for entry in fields(Optimum)]
+        return Optimum(**{name: last[name] for name in names}) if {*names} <= {*last} else None
 
     @property
     def statements(self) -> tuple[str, ...]:
         """What is to be said of a rule: its learner, what its limits cost, and how near to the best it is."""
-        said, fairness = self.optimum, self.method.fairness
+        optimum, fairness = self.optimum, self.method.fairness
         if self.method.rule is None:
             return ()
-        if said is None or fairness is None:
+        if optimum is None or fairness is None:
             return (*self._of_learner(), *self.notes)
         alike = self.method.rule.costs is None and not self.method.rule.agnostic
-        priced = price(said, fairness.tau)
-        own = *self._of_learner(), *self.notes, self._compared(said, alike)
-        return (*own, *priced, optimality(said, alike))
+        costed = cost_sentences(optimum, fairness.tau)
+        sentences = *self._of_learner(), *self.notes, self._compared(optimum, alike)
+        return (*sentences, *costed, optimality(optimum, alike))
 
     def _of_learner(self) -> tuple[str, ...]:
         """Which learner was taken, and why."""
@@ -175,17 +175,21 @@ class Fit:
             return (f"Learner {name}: mean log loss {losses.split()[-1]} on rows out of fold.",)
         return (f"Learner {name} was taken by mean log loss on rows out of fold: {losses}.",)
 
-    def _compared(self, said: Optimum, alike: bool) -> str:
+    def _compared(self, optimum: Optimum, alike: bool) -> str:
         """The utility of the rule, of the learner's own decisions and of one answer, in a sentence."""
         if not alike:
             return (
-                f"Utility, estimated: the rule {said.utility:.4f}, the learner's own decisions {said.own:.4f}, one "
-                f"answer to everybody {said.constant:.4f}."
+                f"Utility, estimated: the rule {optimum.utility:.4f}, the learner's own decisions "
+                f"{optimum.learner_utility:.4f}, one "
+                f"answer to everybody {optimum.constant:.4f}."
             )
         right = 1.0 - self.history[-1]["loss"]
-        own, one = (right + value - said.utility for value in (said.own, said.constant))
+        learner_utility, one = (
+            right + value - optimum.utility for value in (optimum.learner_utility, optimum.constant)
+        )
         return (
-            f"Right, estimated: the rule on {right:.1%} of the rows, the learner's own decisions on {own:.1%}, one "
+            f"Right, estimated: the rule on {right:.1%} of the rows, the learner's own decisions on "
+            f"{learner_utility:.1%}, one "
             f"answer to everybody on {one:.1%}."
         )
 
@@ -203,11 +207,11 @@ class Fit:
         fairness = self.method.fairness
         if fairness is None or not self.nearly_constant:
             return None
-        if (said := self.optimum) is not None:
-            own = self.method.rule
-            if said.unchanged and own is not None and own.costs is not None:
+        if (optimum := self.optimum) is not None:
+            rule = self.method.rule
+            if optimum.unchanged and rule is not None and rule.costs is not None:
                 return None  # so the costs ask for
-            if said.unchanged:
+            if optimum.unchanged:
                 return (
                     "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels "
                     "alike."
@@ -215,57 +219,62 @@ class Fit:
             return " ".join(
                 (
                     f"tau {fairness.tau:g} is kept by nearly one answer to everybody.",
-                    *price(said, fairness.tau),
+                    *cost_sentences(optimum, fairness.tau),
                 )
             )
-        found = "no other decisions were met"
+        text = "no other decisions were met"
         if self.smallest_tau is not None:
-            found = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
+            text = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
         if self.exceeds is None:
-            return f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {found}: raise tau."
+            return f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {text}: raise tau."
         return (
             f"nearly everybody gets one answer, and tau {fairness.tau:g} is exceeded all the same; "
-            f"{found}: take other columns."
+            f"{text}: take other columns."
         )
 
     @property
     def exceeds(self) -> str | None:
-        """A sentence where decisions on the training rows differ by more than tau, with the part in which they do; of
-        a rule by its estimates."""
+        """A sentence where decisions on the training rows differ by more than tau, with the subgroup in which they do;
+        of a rule by its estimates."""
         fairness = self.method.fairness
         if fairness is None or fairness.surrogate.kind == "covariance":
             return None
-        if not self.trained_difference > fairness.tau + KEPT:
+        if not self.trained_difference > fairness.tau + TOLERANCE:
             return None
-        if (said := self.optimum) is not None:
-            return self._exceeds_of_rule(said, fairness.tau)
-        where = f" ({self.trained_parts[0][0]})" if self.trained_parts else ""
+        if (optimum := self.optimum) is not None:
+            return self._exceeds_of_rule(optimum, fairness.tau)
+        where = f" ({self.trained_subgroups[0][0]})" if self.trained_subgroups else ""
         return (
             f"Decisions on the training rows differ by up to {self.trained_difference:.3f}{where}, above tau "
             f"{fairness.tau:g}."
         )
 
-    def _exceeds_of_rule(self, said: Optimum, tau: float) -> str:
+    def _exceeds_of_rule(self, optimum: Optimum, tau: float) -> str:
         """By how much whole decisions miss tau, in people; and whether the rule that randomises near the threshold
         does."""
-        where = f" ({self.trained_parts[0][0]})" if self.trained_parts else ""
+        where = f" ({self.trained_subgroups[0][0]})" if self.trained_subgroups else ""
         first = (
             f"By the estimates decisions differ by up to {self.trained_difference:.3f}{where} where tau is {tau:g}: at "
-            f"most {max(said.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
+            f"most {max(optimum.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
             "subgroup."
         )
-        kept = max(said.smoothed_excess, 0.0)
-        if kept > KEPT:
-            return f"{first} Before decisions are made whole the excess is {kept:.3f}: more rounds may lower it."
-        return f"{first} Decisions are whole; drawn at random near the threshold they keep tau to {KEPT:g}."
+        excess = max(optimum.smoothed_excess, 0.0)
+        if excess > TOLERANCE:
+            return f"{first} Before decisions are made whole the excess is {excess:.3f}: more rounds may lower it."
+        return f"{first} Decisions are whole; drawn at random near the threshold they keep tau to {TOLERANCE:g}."
 
     @property
     def uncompared(self) -> str | None:
-        """A sentence where there are named parts in which nothing is compared."""
-        fairness, own = self.method.fairness, self.method.rule
-        if fairness is not None and fairness.basis.kind == "named" and own and self.named is None:
+        """A sentence where there are subgroups in which nothing is compared."""
+        fairness, rule = self.method.fairness, self.method.rule
+        if (
+            fairness is not None
+            and fairness.basis.kind == "subgroups"
+            and rule
+            and self.subgroups is None
+        ):
             return (
-                f"No subgroup has {own.min_people:g} expected people of each group (min_people): the difference "
+                f"No subgroup has {rule.min_people:g} expected people of each group (min_people): the difference "
                 "overall alone is limited."
             )
         if not self.not_compared:
@@ -275,18 +284,19 @@ class Fit:
     @property
     def costs(self) -> str | None:
         """A sentence where the limit costs over a hundredth of the training rows, by what rounds without it had."""
-        told = [entry["accuracy"] for entry in self.history if "accuracy" in entry]
+        accuracies = [entry["accuracy"] for entry in self.history if "accuracy" in entry]
         if self.method.fairness is None or self.method.network is not None:
             return None
         if self.method.rule is not None:
             return None  # ``statements`` has it
-        if len(told) < 2 or max(told) - told[-1] <= COSTLY:
+        if len(accuracies) < 2 or max(accuracies) - accuracies[-1] <= COSTLY:
             return None
-        alone = "a limit on everybody alone (fairfl) costs less and lets parts differ, and "
+        alone = "a limit on everybody alone (fairfl) costs less and lets subgroups differ, and "
         alone = "" if self.method.fairness.basis.kind == "constant" else alone
         return (
-            f"The limit costs accuracy: a round without it was right on {max(told):.1%} of the training rows, the "
-            f"model is on {told[-1]:.1%}; {alone}tune shows what a larger tau gives."
+            f"The limit costs accuracy: a round without it was right on {max(accuracies):.1%} of the training "
+            f"rows, the "
+            f"model is on {accuracies[-1]:.1%}; {alone}tune shows what a larger tau gives."
         )
 
     def to_frame(self) -> Any:
@@ -297,12 +307,12 @@ class Fit:
         return pd.DataFrame(list(self.history)).set_index("round")
 
     def plot(self) -> Any:
-        """A figure: the named parts in which decisions differ most, and the loss by round."""
+        """A figure: the subgroups in which decisions differ most, and the loss by round."""
         # the report draws what this room finds, and is looked up only when somebody looks
         return import_module("agnosticfair.report.fitted").figure(self)
 
     def _repr_html_(self) -> str:
-        """How the fit ended and its worst parts, in a notebook."""
+        """How the fit ended and its worst subgroups, in a notebook."""
         grids = import_module("agnosticfair.report.fitted").grids(self)
         return import_module("agnosticfair.report.tables").html(grids)
 
@@ -332,8 +342,8 @@ def of_rule(
         inner.under_floor,
         state.plan.task.centres,
         start,
-        state.plan.task.named,
-        *(named.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),
+        state.plan.task.subgroups,
+        *(subgroup_axes.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),
         **ends_constant(state),
         learner=model.estimates.kind if model.estimates is not None else "",
         held_out={entry.learner: entry.held_out for entry in state.learned},
@@ -350,47 +360,50 @@ def acted(state: solvers.SolverState) -> tuple[Multiplier, ...]:
     plan, decision = state.plan, rule.model_fields(state)["rule"]
     subgroups, groups = subgroup_names(plan), plan.compared.names
     shifts = threshold_shifts(decision)
-    found, inner = [], cast(program.ProgramState, state.inner)
+    multipliers, inner = [], cast(program.ProgramState, state.inner)
     for k, j, other, x in zip(*program.multipliers_of(inner), strict=True):
-        held, helped = (j, other) if x > 0 else (other, j)
-        found.append(
+        lowered, helped = (j, other) if x > 0 else (other, j)
+        multipliers.append(
             Multiplier(
                 subgroups[k],
-                groups[held],
+                groups[lowered],
                 groups[helped],
                 abs(float(x)),
-                float(shifts[k, held]),
+                float(shifts[k, lowered]),
                 float(shifts[k, helped]),
             )
         )
-    return tuple(found)
+    return tuple(multipliers)
 
 
 def subgroup_names(plan: Plan) -> tuple[str, ...]:
     """The weight functions of a program in words, overall last."""
-    if plan.task.named is not None:
-        return (*named.part_names(plan), OVERALL)
+    if plan.task.subgroups is not None:
+        return (*subgroup_axes.subgroup_names(plan), OVERALL)
     kernels = rule.kernels_of(plan)
     return (*(() if kernels is None else names_of(kernels)), OVERALL)
 
 
 def calibrated(state: solvers.SolverState) -> tuple[Calibrated, ...]:
     """How every head's estimates agree with the rows, subgroup by subgroup, the worst first."""
-    told, plan = state.calibration, state.plan
-    if not told or plan.task.estimates is None:
+    sums, plan = state.calibration, state.plan
+    if not sums or plan.task.estimates is None:
         return ()
-    names = (*(named.part_names(plan) if plan.task.named is not None else ()), OVERALL)
-    found = [
-        Calibrated(names[m], head.name, float(told["surplus"][h, m]), _z(told, h, m))
+    names = (
+        *(subgroup_axes.subgroup_names(plan) if plan.task.subgroups is not None else ()),
+        OVERALL,
+    )
+    records = [
+        Calibrated(names[m], head.name, float(sums["surplus"][h, m]), _z(sums, h, m))
         for h, head in enumerate(plan.task.estimates.heads)
         for m in range(len(names))
     ]
-    return tuple(sorted(found, key=lambda entry: -abs(entry.z)))
+    return tuple(sorted(records, key=lambda entry: -abs(entry.z)))
 
 
-def _z(told: Mapping[str, np.ndarray], h: int, m: int) -> float:
-    variance = float(told["variance"][h, m])
-    return float(told["surplus"][h, m]) / variance**0.5 if variance > 0 else 0.0
+def _z(sums: Mapping[str, np.ndarray], h: int, m: int) -> float:
+    variance = float(sums["variance"][h, m])
+    return float(sums["surplus"][h, m]) / variance**0.5 if variance > 0 else 0.0
 
 
 def outcome_of(entry: Mapping[str, Any]) -> str:
@@ -406,11 +419,11 @@ def ends_constant(state: solvers.SolverState) -> dict[str, Any]:
     """Whether a fit ended with nearly one answer, and the smallest worst difference that others had on the way."""
     base, history = state.plan.base_rate, state.inner.history
     majority = max(base, 1 - base)
-    told = [
-        (entry["worst"], metrics.nearly_constant(entry["accuracy"], majority, entry["positive"]))
+    rates = [
+        (entry["worst"], scoring.nearly_constant(entry["accuracy"], majority, entry["positive"]))
         for entry in history
         if "positive" in entry
     ]
-    others = [worst for worst, constant in told if worst > 0 and not constant]
-    ended = bool(history) and "positive" in history[-1] and told[-1][1]
+    others = [worst for worst, constant in rates if worst > 0 and not constant]
+    ended = bool(history) and "positive" in history[-1] and rates[-1][1]
     return {"nearly_constant": ended, "smallest_tau": min(others, default=None)}

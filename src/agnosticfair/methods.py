@@ -1,6 +1,6 @@
-"""Methods as data: each is a short recipe of the same parts, found by its name in ``METHODS``.
+"""Methods as data: each is a short method of the same subgroups, found by its name in ``METHODS``.
 
-A method says what the adversary of the *loss* may reweigh (``basis``, ``bound``), what the fairness
+A method says what the adversary of the *loss* may reweight (``basis``, ``bound``), what the fairness
 constraint holds for (``fairness``), and, for the methods of local steps and an average, how a
 client trains (``averaging``). Which model is trained, linear or a network of PyTorch's, is its
 ``network``. Everything else is the same code for all of them.
@@ -23,11 +23,11 @@ from agnosticfair.mathematics.basis import (
     constant,
     gaussian,
     is_centred,
-    subpopulations,
+    subgroups,
 )
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.notions import NOTIONS, PARITY, notion_of
-from agnosticfair.mathematics.parts import FEATURES
+from agnosticfair.mathematics.metrics import METRICS, PARITY, metric_of
+from agnosticfair.mathematics.subgroups import FEATURES
 from agnosticfair.settings import (
     DEFAULT,
     SETTINGS,
@@ -49,12 +49,12 @@ class Fairness:
     """max over alpha of the groups' difference <= tau, and <= nominal under uniform weights.
 
     basis, bound: the fairness adversary's set A.  each: one constraint per kernel instead of every
-    mixture of kernels.  floor: the least share of mass every group keeps in a reweighing.
-    notion: a name of NOTIONS; where it bounds, tau and nominal bound every group's mean loss.
+    mixture of kernels.  floor: the least share of mass every group keeps in a reweighting.
+    metric: a name of Metrics; where it bounds, tau and nominal bound every group's mean loss.
     intersections: compare the intersections of several sensitive features, not each one's own groups.
     trust: how sure the rows' own weights are: theta = trust + (1 - trust) K alpha, so 1 is one point.
-    tau is a limit on decisions: ``surrogate`` lends its slope, with its temperature as a share of the scores' standard
-    deviation (of a network's logits themselves).
+    tau is a limit on decisions: ``surrogate`` lends its gradient, with its temperature as a share of the scores'
+    standard deviation (of a network's logits themselves).
     """
 
     tau: float = 0.05
@@ -64,29 +64,29 @@ class Fairness:
     each: bool = False
     floor: float = 0.0
     nominal: float = inf
-    notion: str = PARITY.name
+    metric: str = PARITY.name
     intersections: bool = False
     trust: float = 0.0
 
     def __post_init__(self) -> None:
-        notion_of(self.notion)
+        metric_of(self.metric)
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
         check_settings(self, Reach.FAIRNESS, Reach.ADVERSARY)
-        if self.surrogate.kind == "covariance" and self.notion != PARITY.name:
+        if self.surrogate.kind == "covariance" and self.metric != PARITY.name:
             raise SettingsError(
-                f"surrogate 'covariance' knows demographic parity only, not {self.notion!r}: take 'sigmoid'"
+                f"surrogate 'covariance' knows demographic parity only, not {self.metric!r}: take 'sigmoid'"
             )
 
     @property
     def measured(self) -> Surrogate:
-        """g, of which the parts' means are taken."""
-        return Surrogate("loss") if NOTIONS[self.notion].bounds else self.surrogate
+        """g, of which the subgroups' means are taken."""
+        return Surrogate("loss") if METRICS[self.metric].bounds else self.surrogate
 
 
 @dataclass(frozen=True)
 class Method:
-    """One recipe: what is minimised, against which adversary, under which constraint, and until when.
+    """One method: what is minimised, against which adversary, under which constraint, and until when.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class Method:
     summary : str
         The method in a sentence.
     basis, bound : Basis, float
-        The set of the loss adversary's reweighings.
+        The set of the loss adversary's reweightings.
     share : float
-        Part of the weight that the loss adversary may move; the rest stays uniform.
+        Subgroup of the weight that the loss adversary may move; the rest stays uniform.
     q : float
         Power of q-fair federated learning, 0 for a plain (worst-case) mean.
     fairness : Fairness, optional
@@ -143,7 +143,7 @@ class Method:
 _PRINTED = gaussian(200, 1.0)
 _SMOOTH = Surrogate("sigmoid", 0.3)
 
-_RECIPES = (
+_ALL = (
     Method("fl", "federated optimum of the mean loss, no fairness"),
     Method(
         "fedavg",
@@ -159,7 +159,7 @@ _RECIPES = (
     Method("afl", "worst mixture of the clients' losses (Mohri et al.)", basis=by_client()),
     Method(
         "agnosticfair",
-        "loss and fairness robust over A: groups' rates within tau for every reweighing",
+        "loss and fairness robust over A: groups' rates within tau for every reweighting",
         basis=gaussian(100, 0.8),
         bound=5.0,
         share=0.1,
@@ -168,7 +168,7 @@ _RECIPES = (
     Method(
         "rule",
         "utility of decisions, groups' rates within tau in every subgroup: a program over estimates of P(Y, S | x)",
-        fairness=Fairness(0.1, basis=subpopulations(), each=True),
+        fairness=Fairness(0.1, basis=subgroups(), each=True),
         rule=Rule(),
         max_rounds=100,
     ),
@@ -201,7 +201,7 @@ _RECIPES = (
     ),
 )
 
-METHODS: dict[str, Method] = {m.name: m for m in _RECIPES}
+METHODS: dict[str, Method] = {m.name: m for m in _ALL}
 
 DEEP: dict[str, dict[str, Any]] = {
     "agnosticfair": {
@@ -217,21 +217,21 @@ DEEP: dict[str, dict[str, Any]] = {
         for name in ("fairfl", "agnosticfair-b", "localfair")
     },
 }
-"""What a recipe changes for a network, which needs a richer set (docs/deep.md) and a temperature of its logits;
+"""What a method changes for a network, which needs a richer set (docs/deep.md) and a temperature of its logits;
 ``ridge``, ``max_rounds`` and ``tolerance`` change for all of them."""
 
 
 def method(name: str | Method, **changes: Any) -> Method:
-    """The recipe of that name, or one that is given, with some of its values changed.
+    """The method of that name, or one that is given, with some of its values changed.
 
     Parameters
     ----------
     name : str or Method
-        A name of ``METHODS``, a recipe of one's own, or 'auto', the default: see ``DEFAULT``.
+        A name of ``METHODS``, a method of one's own, or 'auto', the default: see ``DEFAULT``.
     **changes
         Settings by name (``agnosticfair.settings.SETTINGS``).  Those of an adversary's set and its kernels change
         every adversary that has one.  ``network``, a ``Network`` or its name, is trained instead of the linear
-        model, with the values that suit it (``DEEP``) wherever neither the changes nor a recipe that is given have
+        model, with the values that suit it (``DEEP``) wherever neither the changes nor a method that is given have
         values of their own.
 
     Returns
@@ -249,25 +249,25 @@ def method(name: str | Method, **changes: Any) -> Method:
         name = default_for(changes)
     if not isinstance(name, Method):
         require_name("method", name, METHODS)
-    recipe = name if isinstance(name, Method) else METHODS[name]
+    chosen = name if isinstance(name, Method) else METHODS[name]
     # a search over settings draws numpy's numbers, of which JSON knows nothing
     changes = {k: v.item() if isinstance(v, np.generic) else v for k, v in changes.items()}
-    given = changes.pop("network", None)
-    if given is not None:
-        changes = _deep(recipe, changes) | changes
-        changes["network"] = Network(given) if isinstance(given, str) else given
+    network = changes.pop("network", None)
+    if network is not None:
+        changes = _deep(chosen, changes) | changes
+        changes["network"] = Network(network) if isinstance(network, str) else network
     by: dict[Reach, dict[str, Any]] = {reach: {} for reach in Reach}
     for key, value in changes.items():
         by[SETTINGS[key].reach][SETTINGS[key].field or key] = value
-    recipe = _with_sets(recipe, by[Reach.ADVERSARY], by[Reach.KERNELS])
-    recipe = _with_parts(recipe, by[Reach.PARTS])
-    recipe = _with_fairness(recipe, by[Reach.FAIRNESS], by[Reach.SURROGATE])
-    return replace(_with_rule(recipe, by[Reach.RULE]), **by[Reach.METHOD])
+    chosen = _with_sets(chosen, by[Reach.ADVERSARY], by[Reach.KERNELS])
+    chosen = _with_subgroups(chosen, by[Reach.SUBGROUPS])
+    chosen = _with_fairness(chosen, by[Reach.FAIRNESS], by[Reach.SURROGATE])
+    return replace(_with_rule(chosen, by[Reach.RULE]), **by[Reach.METHOD])
 
 
 _OF_KERNELS = {s.name for s in SETTINGS.values() if s.reach in (Reach.ADVERSARY, Reach.KERNELS)}
 _OF_KERNELS |= {"network", "trust", "share", "nominal"}
-_OF_PARTS = {s.name for s in SETTINGS.values() if s.reach in (Reach.PARTS, Reach.RULE)}
+_OF_SUBGROUPS = {s.name for s in SETTINGS.values() if s.reach in (Reach.SUBGROUPS, Reach.RULE)}
 
 
 def default_for(changes: Mapping[str, Any]) -> str:
@@ -275,118 +275,127 @@ def default_for(changes: Mapping[str, Any]) -> str:
 
     >>> default_for({"tau": 0.1}), default_for({"kernels": 50}), default_for({"network": None})
     ('rule', 'agnosticfair', 'rule')
-    >>> default_for({"basis": subpopulations(depth=1), "network": "mlp"})
+    >>> default_for({"basis": subgroups(depth=1), "network": "mlp"})
     'rule'
     """
-    given = {key for key, value in changes.items() if value is not None}
-    over_parts = given & _OF_PARTS or getattr(changes.get("basis"), "kind", None) == "named"
-    return "agnosticfair" if given & _OF_KERNELS and not over_parts else "rule"
+    set_names = {key for key, value in changes.items() if value is not None}
+    over_subgroups = (
+        set_names & _OF_SUBGROUPS or getattr(changes.get("basis"), "kind", None) == "subgroups"
+    )
+    return "agnosticfair" if set_names & _OF_KERNELS and not over_subgroups else "rule"
 
 
-def _with_fairness(recipe: Method, inner: dict[str, Any], surrogate: dict[str, Any]) -> Method:
-    """The recipe with another constraint, or the tau of the printed penalty."""
-    penalised = recipe.averaging is not None and recipe.averaging.penalty is not None
-    if recipe.fairness is not None:
-        own = _changed_surrogate(recipe.fairness.surrogate, **surrogate)
+def _with_fairness(method: Method, inner: dict[str, Any], surrogate: dict[str, Any]) -> Method:
+    """The method with another constraint, or the tau of the printed penalty."""
+    penalised = method.averaging is not None and method.averaging.penalty is not None
+    if method.fairness is not None:
+        new_surrogate = _changed_surrogate(method.fairness.surrogate, **surrogate)
         return replace(
-            recipe, fairness=replace(recipe.fairness, surrogate=own, **_of_notion(inner))
+            method, fairness=replace(method.fairness, surrogate=new_surrogate, **_of_metric(inner))
         )
-    if recipe.averaging is not None and penalised and inner.keys() == {"tau"} and not surrogate:
-        return replace(recipe, averaging=replace(recipe.averaging, tau=inner["tau"]))
+    if method.averaging is not None and penalised and inner.keys() == {"tau"} and not surrogate:
+        return replace(method, averaging=replace(method.averaging, tau=inner["tau"]))
     if inner or surrogate:
         raise SettingsError(
-            f"method {recipe.name!r} has no fairness constraint, so {', '.join((*inner, *surrogate))} has no "
+            f"method {method.name!r} has no fairness constraint, so {', '.join((*inner, *surrogate))} has no "
             "meaning"
         )
-    return recipe
+    return method
 
 
-def _changed_surrogate(own: Surrogate, kind: str | Surrogate = "", **values: Any) -> Surrogate:
+def _changed_surrogate(
+    surrogate: Surrogate, kind: str | Surrogate = "", **values: Any
+) -> Surrogate:
     """The surrogate with another kind, or another one, and other values."""
     if isinstance(kind, Surrogate):
         return replace(kind, **values)
     named: dict[str, Any] = {} if kind == "" else {"kind": kind}
-    return replace(own, **values, **named)
+    return replace(surrogate, **values, **named)
 
 
-def _deep(recipe: Method, changes: dict[str, Any]) -> dict[str, Any]:
+def _deep(method: Method, changes: dict[str, Any]) -> dict[str, Any]:
     """What suits a network, without what the changes make meaningless (another basis' kernels, a
-    difference's bound) and what the recipe has otherwise than the one of its name."""
-    usual = METHODS.get(recipe.name, recipe)
-    own = {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
-    kept = recipe.averaging is None
-    own = {k: v for k, v in own.items() if kept and getattr(recipe, k) == getattr(usual, k)}
-    if _sets(recipe) != _sets(usual):
-        return own
-    off = {"nominal"} if notion_of(changes.get("notion", PARITY.name)).bounds else set()
+    difference's bound) and what the method has otherwise than the one of its name."""
+    usual = METHODS.get(method.name, method)
+    values = {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
+    is_exact = method.averaging is None
+    values = {
+        k: v for k, v in values.items() if is_exact and getattr(method, k) == getattr(usual, k)
+    }
+    if _sets(method) != _sets(usual):
+        return values
+    off = {"nominal"} if metric_of(changes.get("metric", PARITY.name)).bounds else set()
     if changes.get("basis") is not None:  # it comes with its own
         off |= {"kernels", "sigma", "split"}
-    off |= {k for k in vars(recipe) if getattr(recipe, k) != getattr(usual, k)}
-    return own | {k: v for k, v in DEEP.get(recipe.name, {}).items() if k not in off}
+    off |= {k for k in vars(method) if getattr(method, k) != getattr(usual, k)}
+    return values | {k: v for k, v in DEEP.get(method.name, {}).items() if k not in off}
 
 
-def _sets(recipe: Method) -> tuple[Any, ...]:
+def _sets(method: Method) -> tuple[Any, ...]:
     """All that says what the adversaries may do, tau aside."""
-    fairness = recipe.fairness and replace(recipe.fairness, tau=1.0)
-    return recipe.basis, recipe.bound, fairness
+    fairness = method.fairness and replace(method.fairness, tau=1.0)
+    return method.basis, method.bound, fairness
 
 
-def _of_notion(inner: dict[str, Any]) -> dict[str, Any]:
+def _of_metric(inner: dict[str, Any]) -> dict[str, Any]:
     """A bound on a loss is no bound on a difference: its tau must be said, and nominal is off unless said."""
-    if notion_of(inner.get("notion", PARITY.name)).bounds:
+    if metric_of(inner.get("metric", PARITY.name)).bounds:
         if "tau" not in inner:
             raise SettingsError(
-                f"notion {inner['notion']!r} needs tau, the largest mean log loss of a group: give "
+                f"metric {inner['metric']!r} needs tau, the largest mean log loss of a group: give "
                 "0.5 for example (0.69 is a coin's)"
             )
         return {"nominal": inf, **inner}
     return inner
 
 
-def _with_rule(recipe: Method, values: dict[str, Any]) -> Method:
-    """The recipe with another rule; a method without one has none of its settings."""
-    plain = recipe.name == "fl" and recipe.fairness is None and recipe.network is None
-    if "learner" in values and recipe.rule is None and plain:  # accuracy alone, by another learner
-        return replace(recipe, rule=Rule(**values))
-    if values and recipe.rule is None:
+def _with_rule(method: Method, values: dict[str, Any]) -> Method:
+    """The method with another rule; a method without one has none of its settings."""
+    plain = method.name == "fl" and method.fairness is None and method.network is None
+    if "learner" in values and method.rule is None and plain:  # accuracy alone, by another learner
+        return replace(method, rule=Rule(**values))
+    if values and method.rule is None:
         raise SettingsError(
-            f"method {recipe.name!r} has no rule, so {', '.join(values)} has no meaning: take 'rule'"
+            f"method {method.name!r} has no rule, so {', '.join(values)} has no meaning: take 'rule'"
         )
-    return recipe if recipe.rule is None else replace(recipe, rule=replace(recipe.rule, **values))
+    return method if method.rule is None else replace(method, rule=replace(method.rule, **values))
 
 
-def _with_sets(recipe: Method, sets: dict[str, Any], kernels: dict[str, Any]) -> Method:
-    """The recipe with another set, or other kernels, for those of its adversaries that have any."""
-    fairness = recipe.fairness
-    of_loss, of_fair = recipe.basis != _UNIFORM, fairness is not None and fairness.basis != _UNIFORM
+def _with_sets(method: Method, sets: dict[str, Any], kernels: dict[str, Any]) -> Method:
+    """The method with another set, or other kernels, for those of its adversaries that have any."""
+    fairness = method.fairness
+    of_loss, of_fair = method.basis != _UNIFORM, fairness is not None and fairness.basis != _UNIFORM
     if (sets or kernels) and not of_loss and not of_fair:
         raise SettingsError(
-            f"method {recipe.name!r} has no adversary, so {', '.join((*sets, *kernels))} has no meaning"
+            f"method {method.name!r} has no adversary, so {', '.join((*sets, *kernels))} has no meaning"
         )
     if of_fair and fairness is not None:
-        own = {**sets, "basis": _changed(sets.get("basis", fairness.basis), kernels)}
-        recipe = replace(recipe, fairness=replace(fairness, **own))
+        values = {**sets, "basis": _changed(sets.get("basis", fairness.basis), kernels)}
+        method = replace(method, fairness=replace(fairness, **values))
     if of_loss:
-        own = {**sets, "basis": _changed(sets.get("basis", recipe.basis), kernels)}
-        recipe = replace(recipe, **own)
-    return recipe
+        values = {**sets, "basis": _changed(sets.get("basis", method.basis), kernels)}
+        method = replace(method, **values)
+    return method
 
 
-def _with_parts(recipe: Method, parts: dict[str, Any]) -> Method:
-    """The recipe with other named parts; ``parts_by`` adds to the columns that name them, all features unless said."""
-    fairness = recipe.fairness
-    if not parts:
-        return recipe
-    if fairness is None or fairness.basis.kind != "named":
-        said = ", ".join(s.name for s in SETTINGS.values() if (s.field or s.name) in parts)
+def _with_subgroups(method: Method, inner: dict[str, Any]) -> Method:
+    """The method with other subgroups; ``subgroups_by`` adds to the columns that name them, all features unless
+    said."""
+    fairness = method.fairness
+    if not inner:
+        return method
+    if fairness is None or fairness.basis.kind != "subgroups":
+        names = ", ".join(s.name for s in SETTINGS.values() if (s.field or s.name) in inner)
         raise SettingsError(
-            f"method {recipe.name!r} has no named parts, so {said} has no meaning: take 'rule'"
+            f"method {method.name!r} has no subgroups, so {names} has no meaning: take 'rule'"
         )
-    own = dict(parts)
-    if "columns" in own:
+    changes = dict(inner)
+    if "columns" in changes:
         before = fairness.basis.columns or (FEATURES,)
-        own["columns"] = tuple(dict.fromkeys((*before, *map(str, names_of(own["columns"])))))
-    return replace(recipe, fairness=replace(fairness, basis=replace(fairness.basis, **own)))
+        changes["columns"] = tuple(
+            dict.fromkeys((*before, *map(str, names_of(changes["columns"]))))
+        )
+    return replace(method, fairness=replace(fairness, basis=replace(fairness.basis, **changes)))
 
 
 def _changed(basis: Basis, kernels: dict[str, Any]) -> Basis:

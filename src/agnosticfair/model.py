@@ -36,7 +36,7 @@ from agnosticfair.learners.estimates import (
 from agnosticfair.learners.heads import strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.mathematics.linear import sigmoid
-from agnosticfair.mathematics.parts import checked_named
+from agnosticfair.mathematics.subgroups import checked_subgroups
 
 FORMAT = "agnosticfair-model-3"
 _UNSEALED = "0" * 64
@@ -58,7 +58,7 @@ class Model:
     sensitive_features, groups : tuple of str
         What the fit protected.
     method : mapping
-        The recipe's values.
+        The method's values.
     seed, rows, clients, outcome
         The fit's.
     network : mapping or None
@@ -100,12 +100,12 @@ class Model:
     @property
     def digest(self) -> str:
         """What tells one model from another: its weights and the encoding of its columns."""
-        told = json.dumps([self.encoding.to_json(), self._rule()], sort_keys=True).encode()
+        header = json.dumps([self.encoding.to_json(), self._rule()], sort_keys=True).encode()
         if self.rule is None:
-            told = json.dumps(self.encoding.to_json(), sort_keys=True).encode()
+            header = json.dumps(self.encoding.to_json(), sort_keys=True).encode()
         arrays = self._arrays()
         numbers = b"".join(np.ascontiguousarray(arrays[k]).tobytes() for k in sorted(arrays))
-        return sha256(numbers + told).hexdigest()
+        return sha256(numbers + header).hexdigest()
 
     @property
     def further_columns(self) -> tuple[str, ...]:
@@ -130,32 +130,32 @@ class Model:
                 f"a model of method {self.method.get('name')!r} has no rule to explain: train one with method 'rule'"
             )
         P = predict(self.estimates, self.encoding, self.estimates.folds, table, who)
-        own = decisions.weighing(self.rule, self.encoding, table, who)
-        return decisions.explain(self.rule, self.estimates, P, own)
+        row_weights = decisions.weighing(self.rule, self.encoding, table, who)
+        return decisions.explain(self.rule, self.estimates, P, row_weights)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """All arrays, by name."""
-        found = {"w": self.w}
+        arrays = {"w": self.w}
         if self.estimates is not None and self.rule is not None:
-            found |= {f"estimates.{k}": v for k, v in self.estimates.arrays.items()}
-            found["coefficients"] = self.rule.coefficients
+            arrays |= {f"estimates.{k}": v for k, v in self.estimates.arrays.items()}
+            arrays["coefficients"] = self.rule.coefficients
             if self.rule.weights is not None:
-                found["weights"] = self.rule.weights
+                arrays["weights"] = self.rule.weights
             if self.rule.subgroups is not None:
-                found["subgroups"] = np.asarray(self.rule.subgroups.parts, float)
+                arrays["subgroups"] = np.asarray(self.rule.subgroups.values, float)
             if self.rule.kernels is not None and self.rule.kernels.centres is not None:
-                found["centres"] = self.rule.kernels.centres
-        return found
+                arrays["centres"] = self.rule.kernels.centres
+        return arrays
 
     def _rule(self) -> dict[str, Any] | None:
         """A rule as JSON has it, without its arrays."""
         if self.estimates is None or self.rule is None:
             return None
         axes = None if self.rule.subgroups is None else self.rule.subgroups.axes
-        own = {"prices": self.rule.prices, "shift": self.rule.shift, "axes": axes}
+        fields = {"error_costs": self.rule.error_costs, "shift": self.rule.shift, "axes": axes}
         if self.rule.kernels is not None:
-            own["kernels"] = kernels.to_header(self.rule.kernels)
-        return {**own, "estimates": to_header(self.estimates)}
+            fields["kernels"] = kernels.to_header(self.rule.kernels)
+        return {**fields, "estimates": to_header(self.estimates)}
 
     @property
     def reading(self) -> Reading:
@@ -327,8 +327,8 @@ def load_model(path: str | Path) -> Model:
                 )
             arrays = {name: file.get_tensor(name) for name in names}
         _check_seal(path, about.get("sha256", ""))
-        found = _parse(json.loads(header), arrays.pop("w"), arrays)
-        return replace(found, training=read_beside(Path(path), found.digest))
+        model = _parse(json.loads(header), arrays.pop("w"), arrays)
+        return replace(model, training=read_beside(Path(path), model.digest))
     except FileNotFoundError:
         raise ModelError(f"there is no model file {str(path)!r}: check the path") from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
@@ -376,26 +376,28 @@ def _parse(header: Any, w: np.ndarray, arrays: Mapping[str, np.ndarray]) -> Mode
 
 
 def _parse_rule(
-    told: Any, encoding: Encoding, arrays: Mapping[str, np.ndarray]
+    header: Any, encoding: Encoding, arrays: Mapping[str, np.ndarray]
 ) -> tuple[Estimates | None, Decision | None]:
     """A rule from its header and its arrays, which are not trusted; ValueError for what is none."""
-    if told is None:
+    if header is None:
         if arrays:
             raise ValueError("arrays")
         return None, None
-    own = {k.removeprefix("estimates."): v for k, v in arrays.items() if k.startswith("estimates.")}
-    estimates = from_header(told["estimates"], own)
+    estimate_arrays = {
+        k.removeprefix("estimates."): v for k, v in arrays.items() if k.startswith("estimates.")
+    }
+    estimates = from_header(header["estimates"], estimate_arrays)
     if learned(estimates):
-        learner_of(estimates.kind).check(own, encoding, len(learned(estimates)))
-    A, axes, parts = arrays["coefficients"], told["axes"], arrays.get("subgroups")
-    named = None if axes is None or parts is None else checked_named(axes, parts)
-    K, of_kernels = 1 if named is None else len(named.parts) + 1, None
-    if told.get("kernels") is not None and named is None:
-        of_kernels = kernels.from_header(told["kernels"], arrays.get("centres"), encoding)
+        learner_of(estimates.kind).check(estimate_arrays, encoding, len(learned(estimates)))
+    A, axes, subgroups = arrays["coefficients"], header["axes"], arrays.get("subgroups")
+    named = None if axes is None or subgroups is None else checked_subgroups(axes, subgroups)
+    K, of_kernels = 1 if named is None else len(named.values) + 1, None
+    if header.get("kernels") is not None and named is None:
+        of_kernels = kernels.from_header(header["kernels"], arrays.get("centres"), encoding)
         K = of_kernels.size + 1
     fits = A.shape == (K, len(strata(estimates.heads))) and A.dtype == np.float64
-    low, high = (float(v) for v in told["prices"])
-    numbers = np.array([low, high, float(told["shift"])])
+    low, high = (float(v) for v in header["error_costs"])
+    numbers = np.array([low, high, float(header["shift"])])
     expected = {"coefficients"} | ({"subgroups"} if named is not None else set())
     if of_kernels is not None and of_kernels.centres is not None:
         expected.add("centres")
@@ -406,14 +408,16 @@ def _parse_rule(
     strange = {k for k in arrays if not k.startswith("estimates.")} - expected
     if not fits or strange or not np.isfinite(A).all() or not np.isfinite(numbers).all():
         raise ValueError("the rule's coefficients")
-    return estimates, Decision((low, high), A, float(told["shift"]), named, of_kernels, W)
+    return estimates, Decision((low, high), A, float(header["shift"]), named, of_kernels, W)
 
 
 def _privacy(value: Any) -> dict[str, Any] | None:
     """What a model says of its privacy, if it says something readable."""
     if value is None:
         return None
-    told = dict(value)
-    subgroups = [[str(name), *map(float, numbers)] for name, *numbers in told.pop("subgroups", ())]
-    own = {k: str(v) if k == "unit" else float(v) for k, v in told.items()}
-    return {**own, "unit": str(value["unit"]), "subgroups": subgroups}
+    fields = dict(value)
+    subgroups = [
+        [str(name), *map(float, numbers)] for name, *numbers in fields.pop("subgroups", ())
+    ]
+    values = {k: str(v) if k == "unit" else float(v) for k, v in fields.items()}
+    return {**values, "unit": str(value["unit"]), "subgroups": subgroups}

@@ -41,7 +41,7 @@ def mlp(d: int, hidden: Sequence[int]) -> torch.nn.Module:
 FACTORIES: dict[str, Factory] = {"mlp": mlp, "linear": lambda d, hidden: torch.nn.Linear(d, 1)}
 
 
-_OWN: dict[str, Callable] = {}
+_REGISTERED: dict[str, Callable] = {}
 """Users' functions by the names that they were registered under."""
 
 
@@ -55,7 +55,7 @@ def register(name: str, factory: Callable[[int], torch.nn.Module]) -> str:
     """
     if name in ("mlp", "linear"):
         raise SettingsError(f"network {name!r} is known already: take another name")
-    _OWN[name], FACTORIES[name] = factory, lambda d, hidden: factory(d)
+    _REGISTERED[name], FACTORIES[name] = factory, lambda d, hidden: factory(d)
     _module.cache_clear()
     return name
 
@@ -72,9 +72,9 @@ def known_as(factory: Callable[[int], torch.nn.Module]) -> str:
     base = f"{of.__module__}.{getattr(of, '__qualname__', type(of).__qualname__)}"
     for number in count(1):
         name = base if number == 1 else f"{base} {number}"
-        if _OWN.get(name) is factory:
+        if _REGISTERED.get(name) is factory:
             break
-        if name not in _OWN:
+        if name not in _REGISTERED:
             register(name, factory)
             break
     return name
@@ -139,20 +139,20 @@ def initial(name: str, hidden: Sequence[int], d: int, seed: int) -> tuple[np.nda
     >>> initial("linear", (), 2, 0)[1].astype(int)
     array([0, 0, 0, 0, 1, 1, 0])
     """
-    parts = list(build(name, hidden, d, seed).parameters())
-    w = [p.detach().numpy().astype(np.float64).ravel() for p in parts]
-    pulled = [np.full(p.numel(), p.ndim > 1 and p.requires_grad) for p in parts]
+    layers = list(build(name, hidden, d, seed).parameters())
+    w = [p.detach().numpy().astype(np.float64).ravel() for p in layers]
+    pulled = [np.full(p.numel(), p.ndim > 1 and p.requires_grad) for p in layers]
     unit = (np.zeros(d), np.ones(d))  # what inputs are centred and scaled by
     return np.concatenate([*unit, *w]), np.concatenate([np.zeros(2 * d, bool), *pulled])
 
 
 @dataclass(frozen=True)
 class Flat:
-    """A network whose parameters are views of ``values``, (P,), and their gradients of ``slopes``."""
+    """A network whose parameters are views of ``values``, (P,), and their gradients of ``gradients``."""
 
     module: torch.nn.Module
     values: torch.Tensor
-    slopes: torch.Tensor
+    gradients: torch.Tensor
     d: int
 
     def load(self, w: np.ndarray) -> Flat:
@@ -179,12 +179,12 @@ class Flat:
 def _module(name: str, hidden: tuple[int, ...], d: int, where: str) -> Flat:
     module = build(name, hidden, d).to(device(where))
     size = 2 * d + sum(p.numel() for p in module.parameters())
-    values, slopes = (torch.zeros(size, device=device(where)) for _ in range(2))
+    values, gradients = (torch.zeros(size, device=device(where)) for _ in range(2))
     first = 2 * d
     for p in module.parameters():
-        own = slice(first, first := first + p.numel())
-        p.data, p.grad = values[own].view(p.shape), slopes[own].view(p.shape)
-    return Flat(module, values, slopes, d)
+        place = slice(first, first := first + p.numel())
+        p.data, p.grad = values[place].view(p.shape), gradients[place].view(p.shape)
+    return Flat(module, values, gradients, d)
 
 
 def flat(name: str, hidden: Sequence[int], d: int, w: np.ndarray, where: str = "cpu") -> Flat:
@@ -197,7 +197,7 @@ def decide(name: str, hidden: Sequence[int], w: np.ndarray, X: np.ndarray) -> np
     net = flat(name, hidden, X.shape[1], w)
     net.module.eval()
     with torch.no_grad():
-        parts = [
+        outputs = [
             net.logits(net.inputs(X[first : first + CHUNK])) for first in range(0, len(X), CHUNK)
         ]
-    return torch.cat(parts).double().numpy() if parts else np.zeros(0)
+    return torch.cat(outputs).double().numpy() if outputs else np.zeros(0)

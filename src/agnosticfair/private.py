@@ -16,37 +16,36 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.client.private import check_unweighted
-from agnosticfair.data.axes import band_axis
-from agnosticfair.data.census import Census
+from agnosticfair.data.axes import bin_axis
 from agnosticfair.data.rows import digest_of
 from agnosticfair.data.schema import Schema, applied
+from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, in_process, model_of
-from agnosticfair.mathematics.basis import constant, subpopulations
-from agnosticfair.mathematics.parts import Axis
+from agnosticfair.mathematics.basis import constant, subgroups
+from agnosticfair.mathematics.subgroups import Axis
 from agnosticfair.methods import Method, Rule
-from agnosticfair.methods import method as recipe
+from agnosticfair.methods import method as build_method
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Asker, Policy, policy
+from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.privacy.accountant import check_budget, multiplier, spent
 from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.questions import (
+from agnosticfair.protocol.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateGradients,
     PrivateMoments,
     PrivatePlan,
-    PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
 from agnosticfair.protocol.privacy.store import ledger_of
-from agnosticfair.protocol.questions import Task, step_of
+from agnosticfair.protocol.requests import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
 from agnosticfair.server import private_rule
-from agnosticfair.server.named import part_names, single_values, with_parts
 from agnosticfair.server.private import (
     ROUNDS,
     Problem,
@@ -57,6 +56,7 @@ from agnosticfair.server.private import (
     stepped,
     temperature,
 )
+from agnosticfair.server.subgroup_axes import single_values, subgroup_names, with_subgroup_set
 from agnosticfair.site.guard import Quiet, guarded
 from agnosticfair.site.rehearsal import rehearsal_policy, rehearsed
 from agnosticfair.threads import one_thread
@@ -64,18 +64,18 @@ from agnosticfair.threads import one_thread
 SHARES = {
     "private_counts": 0.02,
     "private_moments": 0.25,
-    "private_slopes": 0.63,
+    "private_gradients": 0.63,
     "private_decisions": 0.1,
 }
 """How much of the budget goes to counts, the second moment, all rounds together, and the certificate."""
 
-SHARES_OF_PARTS = {
+SHARES_OF_SUBGROUPS = {
     "private_counts": 0.05,
     "private_moments": 0.2,
-    "private_slopes": 0.5,
+    "private_gradients": 0.5,
     "private_decisions": 0.25,
 }
-"""The same where parts are counted, too: there are more counts, of fewer rows each."""
+"""The same where subgroups are counted, too: there are more counts, of fewer rows each."""
 
 SHARES_OF_RULE = {
     "private_counts": 0.05,
@@ -86,9 +86,9 @@ SHARES_OF_RULE = {
 }
 """The same of a rule: its heads, and its program."""
 
-LEAST_RIDGE = 1e-4
-LEAST_PART = 0.05
-"""The share of the rows that a part has, or noise would hide what is in it."""
+MIN_RIDGE = 1e-4
+MIN_SUBGROUP = 0.05
+"""The share of the rows that a subgroup has, or noise would hide what is in it."""
 
 PRIVATE = ("fl", "fairfl", "agnosticfair", "rule")
 
@@ -98,13 +98,13 @@ class Budget:
     """epsilon, delta: of all answers together.  colluding: how many sites may pool what they know with the
     coordinator.  ledgers: a folder of ledgers, one for each client's rows, kept over fits (``ledger_folder()`` is the
     standard one); None for ledgers in memory, of this fit alone.
-    most_rows: 0 to hide rows; to hide whole sites, the rows of which a site adds no more."""
+    max_rows: 0 to hide rows; to hide whole sites, the rows of which a site adds no more."""
 
     epsilon: float
     delta: float = 1e-5
     colluding: int = 1
     ledgers: Path | None = None
-    most_rows: int = 0
+    max_rows: int = 0
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
@@ -112,57 +112,59 @@ class Budget:
             raise SettingsError(
                 f"colluding is {self.colluding}: give the number of sites, 0 or more"
             )
-        if self.most_rows < 0:
+        if self.max_rows < 0:
             raise SettingsError(
-                f"most_rows is {self.most_rows}: give the rows that a site adds at most, or 0 to hide rows"
+                f"max_rows is {self.max_rows}: give the rows that a site adds at most, or 0 to hide rows"
             )
 
     @property
     def unit(self) -> str:
         """Who is hidden: a row, or a site."""
-        return "site" if self.most_rows else "row"
+        return "site" if self.max_rows else "row"
 
-    def multipliers(self, rounds: int, parts: bool = False, rule: bool = False) -> dict[str, float]:
+    def multipliers(
+        self, rounds: int, subgroups: bool = False, rule: bool = False
+    ) -> dict[str, float]:
         """The noise multiplier of each step, so that all of them together cost epsilon."""
         whole, times = multiplier(self.epsilon, self.delta), how_often(rounds)
-        shares = SHARES_OF_RULE if rule else SHARES_OF_PARTS if parts else SHARES
-        return {step: whole * sqrt(times.get(step, 1) / part) for step, part in shares.items()}
+        shares = SHARES_OF_RULE if rule else SHARES_OF_SUBGROUPS if subgroups else SHARES
+        return {step: whole * sqrt(times.get(step, 1) / share) for step, share in shares.items()}
 
 
 def how_often(rounds: int) -> dict[str, int]:
     """How often each step is asked for that is not asked for once; a rule's people are counted before its rounds."""
-    return {"private_slopes": rounds, "private_heads": 2 * rounds, "private_rates": rounds + 1}
+    return {"private_gradients": rounds, "private_heads": 2 * rounds, "private_rates": rounds + 1}
 
 
 @dataclass
-class Asking:
+class PrivateCoordinator:
     """Asks for noisy totals, and knows the noise they have."""
 
-    asker: Asker
+    coordinator: Coordinator
     budget: Budget
     multipliers: Mapping[str, float]
 
     def reserve(self, fit: str, rounds: int, task: Task, ends: bool = False) -> None:
-        """Have every site keep room for all questions of this fit, or give back what was not needed."""
+        """Have every site keep room for all requests of this fit, or give back what was not needed."""
         every = np.zeros(0) if ends else np.array(_all(self.multipliers, rounds))
-        self.asker.total(Broadcast(int(ends), task, PrivatePlan(fit, ends, every)))
+        self.coordinator.total(Broadcast(int(ends), task, PrivatePlan(fit, ends, every)))
 
     def total(self, kind: type[Any], round: int, task: Task, **more: Any) -> Mapping[str, Any]:
-        """The noisy sums of a question of this kind.  more: its other fields."""
-        asked = self.question(kind, **more)
-        return self.asker.total(Broadcast(round, task, asked)).sums
+        """The noisy sums of a request of this kind.  more: its other fields."""
+        request = self.request(kind, **more)
+        return self.coordinator.total(Broadcast(round, task, request)).sums
 
-    def question(self, kind: type[Any], **more: Any) -> Any:
-        """The question of this kind, with its noise."""
+    def request(self, kind: type[Any], **more: Any) -> Any:
+        """The request of this kind, with its noise."""
         z = self.multipliers[step_of(kind)]
-        return kind(z=z, most=self.budget.most_rows, **more)
+        return kind(z=z, max_rows=self.budget.max_rows, **more)
 
-    def deviations(self, asked: Any, task: Task) -> dict[str, float]:
+    def deviations(self, request: Any, task: Task) -> dict[str, float]:
         """The standard deviations of a total's noise: where sites may collude, more than the budget's."""
-        sites = len(self.asker.keys)
-        shared = share_of(sites, self.budget.colluding) if self.asker.secure else 1.0
+        sites = len(self.coordinator.keys)
+        shared = share_of(sites, self.budget.colluding) if self.coordinator.secure else 1.0
         more = sqrt(sites) * shared
-        return {name: more * sigma for name, sigma in deviations(asked, task).items()}
+        return {name: more * sigma for name, sigma in deviations(request, task).items()}
 
 
 def fit_private(
@@ -186,7 +188,7 @@ def fit_private(
     ----------
     clients : a table per client, whose sums are clipped, get noise and are masked; or an engine over sites that do
         that themselves, each within a budget of its own.
-    method : 'fl', 'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values; or a recipe of one of
+    method : 'fl', 'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values; or a method of one of
         them.
     budget : epsilon and delta, of whom and against whom, and where ledgers are kept.
     schema : agreed on, for ranges and categories taken from rows would show some of them.
@@ -194,31 +196,33 @@ def fit_private(
     secure : over an engine, the sites' long-term public keys.
     """
     begin = perf_counter()
-    method = private_recipe(recipe(method) if isinstance(method, str) else method)
-    by_parts = server.fairness_of(method).basis.kind == "named"
+    method = private_method(build_method(method) if isinstance(method, str) else method)
+    by_subgroups = server.fairness_of(method).basis.kind == "subgroups"
     _check_nobody_is_dropped(policy(on_failure))
-    asker = (
-        _asker(clients, budget, schema)
+    plain_coordinator = (
+        _coordinator(clients, budget, schema)
         if isinstance(clients, Mapping)
-        else Asker(clients, clients.clients(), policy(on_failure), deadline, secure=secure)
+        else Coordinator(clients, clients.clients(), policy(on_failure), deadline, secure=secure)
     )
-    asking = Asking(asker, budget, budget.multipliers(rounds, by_parts, method.rule is not None))
+    coordinator = PrivateCoordinator(
+        plain_coordinator, budget, budget.multipliers(rounds, by_subgroups, method.rule is not None)
+    )
     whom: dict[str, Any] = {"sensitive_features": sensitive_features, "positive": positive}
     with one_thread():
         server.check_missing(method, imagined(schema))
-        begun = server.plan(method, imagined(schema), asker.keys, **whom)
-        begun = private_rule.binned(begun, schema.bands)
+        begun = server.plan(method, imagined(schema), plain_coordinator.keys, **whom)
+        begun = private_rule.binned(begun, schema.bins)
         fit = fit_digest(begun, schema, rounds)
-        asking.reserve(fit, rounds, begun.task)
-        plan, groups = _plan(asking, begun, schema)
+        coordinator.reserve(fit, rounds, begun.task)
+        plan, groups = _plan(coordinator, begun, schema)
         trained = _rounds if method.rule is None else _ruled
-        plan, w, history = trained(asking, plan, groups, rounds, on_round)
-        told = _certified(asking, plan, w, confidence)
-        asking.reserve(fit, rounds, begun.task, ends=True)
-    about = {**_spent(asking, rounds), **told}
-    own, asked = plan.task, asking.question(PrivateMoments)
+        plan, w, history = trained(coordinator, plan, groups, rounds, on_round)
+        report = _certified(coordinator, plan, w, confidence)
+        coordinator.reserve(fit, rounds, begun.task, ends=True)
+    about = {**_spent(coordinator, rounds), **report}
+    task, request = plan.task, coordinator.request(PrivateMoments)
     return Fit(
-        model_of(plan, w, "rounds", privacy=about, estimates=own.estimates, rule=own.rule),
+        model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
         plan.method,
         "rounds",
         len(history),
@@ -226,20 +230,20 @@ def fit_private(
         {"noisy step": len(history)},
         np.ones(1),
         nan,
-        max(difference for _, _, difference, _ in told["subgroups"]),
+        max(difference for _, _, difference, _ in report["subgroups"]),
         perf_counter() - begin,
-        8 * sum(prod(shape) for shape in asked.shapes(plan.task).values()),
-        tuple(asker.events),
-        named=plan.task.named,
+        8 * sum(prod(shape) for shape in request.shapes(plan.task).values()),
+        tuple(plain_coordinator.events),
+        subgroups=plan.task.subgroups,
     )
 
 
-def _spent(asking: Asking, rounds: int) -> dict[str, Any]:
+def _spent(coordinator_for: PrivateCoordinator, rounds: int) -> dict[str, Any]:
     """What all answers together cost, of whom and against whom."""
-    budget = asking.budget
-    epsilon = spent(_all(asking.multipliers, rounds), budget.delta)
+    budget = coordinator_for.budget
+    epsilon = spent(_all(coordinator_for.multipliers, rounds), budget.delta)
     about = {"epsilon": epsilon, "delta": budget.delta, "unit": budget.unit}
-    return about | {"colluding": budget.colluding, "most_rows": budget.most_rows}
+    return about | {"colluding": budget.colluding, "max_rows": budget.max_rows}
 
 
 def _check_nobody_is_dropped(policy: Policy) -> None:
@@ -250,27 +254,29 @@ def _check_nobody_is_dropped(policy: Policy) -> None:
         )
 
 
-def private_recipe(method: Method) -> Method:
-    """The recipe as it is under noise: 'agnosticfair' over single values, for noise goes furthest on few numbers."""
+def private_method(method: Method) -> Method:
+    """The method as it is under noise: 'agnosticfair' over single values, for noise goes furthest on few numbers."""
     fairness = method.fairness
     if method.rule is not None:
         method = replace(method, rule=_private_rule(method))
-    if fairness is not None and (method.name == "agnosticfair" or fairness.basis.kind == "named"):
+    if fairness is not None and (
+        method.name == "agnosticfair" or fairness.basis.kind == "subgroups"
+    ):
         basis = fairness.basis
-        columns = basis.columns if basis.kind == "named" else None
-        single = subpopulations(columns, 1, max(LEAST_PART, basis.least))
+        columns = basis.columns if basis.kind == "subgroups" else None
+        single = subgroups(columns, 1, max(MIN_SUBGROUP, basis.min_share))
         fairness = replace(fairness, basis=single, each=True)
         method = replace(method, basis=constant(), fairness=fairness)
     kind = server.fairness_of(method).basis.kind
-    known = method.basis.kind == "constant" and kind in ("constant", "named")
+    known = method.basis.kind == "constant" and kind in ("constant", "subgroups")
     if not known or method.network or method.averaging or method.q:
         raise SettingsError(
             f"method {method.name!r} asks for more numbers than noise would leave of use: with epsilon take one "
             f"of {', '.join(PRIVATE)}, without a network"
         )
-    if fairness is not None and fairness.notion != "demographic_parity":
+    if fairness is not None and fairness.metric != "demographic_parity":
         raise SettingsError(
-            f"notion {fairness.notion!r} has no private step: with epsilon take demographic_parity"
+            f"metric {fairness.metric!r} has no private step: with epsilon take demographic_parity"
         )
     return method
 
@@ -286,7 +292,7 @@ def _private_rule(method: Method) -> Rule:
         "agnostic": rule.agnostic,
         "positive_rate": rule.positive_rate is not None,
         "costs": isinstance(rule.costs, str),
-        "basis": fairness.basis.kind not in ("constant", "named") or not fairness.each,
+        "basis": fairness.basis.kind not in ("constant", "subgroups") or not fairness.each,
     }
     if unknown := [name for name, is_so in other.items() if is_so]:
         raise SettingsError(
@@ -298,17 +304,17 @@ def _private_rule(method: Method) -> Rule:
 
 def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
     """What tells one private fit from another: its method, its task, its schema and its rounds."""
-    told = [plan.task.id, schema.digest, rounds, repr(plan.method)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    content = [plan.task.id, schema.digest, rounds, repr(plan.method)]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Asker:
+def _coordinator(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Coordinator:
     """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
     tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
     for key, table in tables.items():
         check_unweighted(table, f"client {key!r}")
     engine = in_process(tables)
-    hidden: dict[str, Any] = {"colluding": budget.colluding, "most": budget.most_rows}
+    hidden: dict[str, Any] = {"colluding": budget.colluding, "max_rows": budget.max_rows}
     sites = {
         key: PrivateSite(
             key,
@@ -319,14 +325,14 @@ def _asker(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Aske
         )
         for key, answer in engine.handlers.items()
     }
-    engine, how = replace(engine, handlers=sites), (schema, budget.epsilon, budget.most_rows)
+    engine, how = replace(engine, handlers=sites), (schema, budget.epsilon, budget.max_rows)
     if len(sites) > 1:
         rows = {key: site.rows for key, site in sites.items()}
         masked, roster = rehearsed(engine, False, (), *how, rows)
-        return Asker(masked, masked.clients(), Policy(), secure=roster)
+        return Coordinator(masked, masked.clients(), Policy(), secure=roster)
     (key,) = sites
     alone = guarded(replace(rehearsal_policy((key,), *how), site=key), sites[key])
-    return Asker(replace(engine, handlers={key: alone}), (key,), Policy())
+    return Coordinator(replace(engine, handlers={key: alone}), (key,), Policy())
 
 
 def _ledger(rows: Table, budget: Budget) -> Ledger:
@@ -336,50 +342,58 @@ def _ledger(rows: Table, budget: Budget) -> Ledger:
     return ledger_of(rows, budget.epsilon, budget.delta, budget.unit, budget.ledgers)
 
 
-def _plan(asking: Asking, plan: server.Plan, schema: Schema) -> tuple[server.Plan, np.ndarray]:
-    """The plan, from the schema alone and noisy counts; and these counts, by part and group."""
+def _plan(
+    coordinator: PrivateCoordinator, plan: server.Plan, schema: Schema
+) -> tuple[server.Plan, np.ndarray]:
+    """The plan, from the schema alone and noisy counts; and these counts, by subgroup and group."""
     method = plan.method
     basis = server.fairness_of(method).basis
-    if basis.kind == "named":
+    if basis.kind == "subgroups":
         axes = schema_axes(schema, basis.columns)
         every = single_values(axes)
-        plan = with_parts(plan, axes, every)
+        plan = with_subgroup_set(plan, axes, every)
     task = replace(plan.task, n=0)
-    counts = np.maximum(asking.total(PrivateCounts, 0, task)["groups"], 1.0)
-    if basis.kind == "named":
-        off = asking.deviations(asking.question(PrivateCounts), task)["groups"]
+    counts = np.maximum(coordinator.total(PrivateCounts, 0, task)["groups"], 1.0)
+    if basis.kind == "subgroups":
+        off = coordinator.deviations(coordinator.request(PrivateCounts), task)["groups"]
         floor = server.fairness_of(method).floor
-        kept = comparable(counts, plan.compared, off, basis.least, floor)
-        plan = with_parts(plan, axes, [part for part, k in zip(every, kept, strict=True) if k])
-        counts = counts[np.r_[True, kept]]
+        enough_rows = comparable(counts, plan.compared, off, basis.min_share, floor)
+        plan = with_subgroup_set(
+            plan, axes, [subgroup for subgroup, k in zip(every, enough_rows, strict=True) if k]
+        )
+        counts = counts[np.r_[True, enough_rows]]
     n = max(2, round(float(counts[0].sum())))
     return replace(plan, task=replace(plan.task, n=n), n=n), counts
 
 
-def imagined(schema: Schema) -> Census:
-    """A census of nobody's rows, with one of every label and group that the schema declares."""
+def imagined(schema: Schema) -> SummaryStatistics:
+    """Summary statistics of nobody's rows, with one of every label and group that the schema declares."""
     outline = schema.outline()
     groups = {name: dict.fromkeys(values, 1) for name, values in outline.groups.items()}
     return replace(outline, n=1, labels=dict.fromkeys(outline.labels, 1), groups=groups)
 
 
 def schema_axes(schema: Schema, columns: Sequence[str] | None = None) -> tuple[Axis, ...]:
-    """The axes that a schema declares: its categories, and the bands of its numbers, where it has any."""
-    found = {name: Axis(name, tuple(values)) for name, values in schema.categorical.items()}
-    found |= {
-        name: band_axis(name, edges, name in schema.dates)
-        for name, edges in schema.bands.items()
+    """The axes that a schema declares: its categories, and the bins of its numbers, where it has any."""
+    known_axes = {name: Axis(name, tuple(values)) for name, values in schema.categorical.items()}
+    known_axes |= {
+        name: bin_axis(name, edges, name in schema.dates)
+        for name, edges in schema.bins.items()
         if edges
     }
     for name in columns or ():
-        if name not in found:
+        if name not in known_axes:
             raise SettingsError(
-                f"column {name!r} names no part under noise: the schema declares neither categories nor bands of it"
+                f"column {name!r} names no subgroup under noise: the schema declares neither categories nor bins of it"
             )
-    axes = tuple(found[name] for name in (columns or sorted(found)) if len(found[name].values) > 1)
+    axes = tuple(
+        known_axes[name]
+        for name in (columns or sorted(known_axes))
+        if len(known_axes[name].values) > 1
+    )
     if not axes:
         raise SettingsError(
-            "the schema declares no categories and no bands to name parts by: add 'bands', or take fairfl"
+            "the schema declares no categories and no bins to name subgroups by: add 'bins', or take fairfl"
         )
     return axes
 
@@ -388,13 +402,15 @@ OnRound = Callable[[dict], None] | None
 Trained = tuple[server.Plan, np.ndarray, tuple[dict, ...]]
 
 
-def _problem(asking: Asking, plan: server.Plan, groups: np.ndarray) -> Problem:
+def _problem(coordinator_for: PrivateCoordinator, plan: server.Plan, groups: np.ndarray) -> Problem:
     """What is known before the first round: the second moment, once."""
     task, fair = plan.task, plan.method.fairness
-    upper = asking.total(PrivateMoments, 0, task)["moments"]
-    S = second_moment(upper, asking.deviations(asking.question(PrivateMoments), task)["moments"])
+    upper = coordinator_for.total(PrivateMoments, 0, task)["moments"]
+    S = second_moment(
+        upper, coordinator_for.deviations(coordinator_for.request(PrivateMoments), task)["moments"]
+    )
     compared = replace(plan.compared, pairs=plan.compared.pairs if fair else ())
-    tau, ridge = fair.tau if fair else inf, max(plan.method.ridge, LEAST_RIDGE)
+    tau, ridge = fair.tau if fair else inf, max(plan.method.ridge, MIN_RIDGE)
     return Problem(plan.n, groups, S, compared, tau, ridge)
 
 
@@ -407,46 +423,58 @@ def _noted(on_round: OnRound, history: list[dict], **shown: Any) -> None:
 
 
 def _ruled(
-    asking: Asking, plan: server.Plan, groups: np.ndarray, rounds: int, on_round: OnRound
+    coordinator_for: PrivateCoordinator,
+    plan: server.Plan,
+    groups: np.ndarray,
+    rounds: int,
+    on_round: OnRound,
 ) -> Trained:
     """The plan whose task has estimates and a rule; there is no w."""
-    problem, history = _problem(asking, plan, groups), list[dict]()
+    problem, history = _problem(coordinator_for, plan, groups), list[dict]()
     times = how_often(rounds)["private_heads"], rounds
-    plan = private_rule.trained(asking, plan, problem, times, partial(_noted, on_round, history))
+    plan = private_rule.trained(
+        coordinator_for, plan, problem, times, partial(_noted, on_round, history)
+    )
     return plan, np.zeros(0), tuple(history)
 
 
 def _rounds(
-    asking: Asking, plan: server.Plan, groups: np.ndarray, rounds: int, on_round: OnRound
+    coordinator: PrivateCoordinator,
+    plan: server.Plan,
+    groups: np.ndarray,
+    rounds: int,
+    on_round: OnRound,
 ) -> Trained:
     """From the second moment to the last w, and what each round showed."""
-    problem, task, history = _problem(asking, plan, groups), plan.task, list[dict]()
+    problem, task, history = _problem(coordinator, plan, groups), plan.task, list[dict]()
     active, w = np.zeros(1, int), np.zeros(len(problem.S))
-    some = asking.question(PrivateSlopes, temperature=1.0, w=w, active=active)
-    problem = replace(problem, off=asking.deviations(some, task)["hat"])
+    some = coordinator.request(PrivateGradients, temperature=1.0, w=w, active=active)
+    problem = replace(problem, off=coordinator.deviations(some, task)["hat"])
     for k in range(1, rounds + 1):
         T = temperature(problem, w)
-        sums = asking.total(PrivateSlopes, k, task, w=w, temperature=T, active=active.astype(float))
+        sums = coordinator.total(
+            PrivateGradients, k, task, w=w, temperature=T, active=active.astype(float)
+        )
         before, w = w, stepped(problem, w, sums, k, active)
         active = next_active(problem, sums["hat"])
-        slope = float(np.linalg.norm(sums["gradient"])) / plan.n
-        _noted(on_round, history, slope=slope, step=float(np.abs(w - before).max()))
+        gradient_norm = float(np.linalg.norm(sums["gradient"])) / plan.n
+        _noted(on_round, history, gradient=gradient_norm, step=float(np.abs(w - before).max()))
     return plan, w, tuple(history)
 
 
 def _certified(
-    asking: Asking, plan: server.Plan, w: np.ndarray, confidence: float
+    coordinator: PrivateCoordinator, plan: server.Plan, w: np.ndarray, confidence: float
 ) -> dict[str, Any]:
     """What the model does on the training rows: of everybody and of every subgroup its name, rows and difference as
     measured under noise, and what that is at most, at once for all of them."""
-    sums = asking.total(PrivateDecisions, 0, plan.task, w=w)
-    counts = 2 * len(plan.compared.parts) * len(sums["groups"])
+    sums = coordinator.total(PrivateDecisions, 0, plan.task, w=w)
+    counts = 2 * len(plan.compared.members) * len(sums["groups"])
     quantile = NormalDist().inv_cdf(1 - (1 - confidence) / (2 * counts))
-    sigma = asking.deviations(asking.question(PrivateDecisions, w=w), plan.task)
+    sigma = coordinator.deviations(coordinator.request(PrivateDecisions, w=w), plan.task)
     measured, at_most = bounded(sums, sigma, plan.compared, quantile)
     accuracy = float(sums["right"] / max(sums["groups"][0].sum(), 1.0))
-    names = ("everybody", *(part_names(plan) if plan.task.named is not None else ()))
-    rows = np.rint((sums["groups"] @ plan.compared.parts.T).sum(axis=1))
+    names = ("overall", *(subgroup_names(plan) if plan.task.subgroups is not None else ()))
+    rows = np.rint((sums["groups"] @ plan.compared.members.T).sum(axis=1))
     lines = zip(names, rows.tolist(), measured.tolist(), at_most.tolist(), strict=True)
     return {
         "confidence": confidence,

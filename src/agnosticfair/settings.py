@@ -1,4 +1,4 @@
-"""The settings of a recipe, in one table: what each may be, in words and as a test, and where it is read.
+"""The settings of a method, in one table: what each may be, in words and as a test, and where it is read.
 
 ``method``, the estimator, the options of the commands and the deployed app derive theirs from ``SETTINGS``.
 """
@@ -27,15 +27,15 @@ def number_or_word(text: str) -> float | str:
         return text
 
 
-def names_of(given: Any) -> tuple[Any, ...]:
+def names_of(value: Any) -> tuple[Any, ...]:
     """One name, several, or a text with commas between them.
 
     >>> names_of("town, site"), names_of(["town"]), names_of(2)
     (('town', 'site'), ('town',), (2,))
     """
-    if isinstance(given, str):
-        return tuple(name.strip() for name in given.split(",") if name.strip())
-    return (given,) if isinstance(given, Integral) else tuple(given)
+    if isinstance(value, str):
+        return tuple(name.strip() for name in value.split(",") if name.strip())
+    return (value,) if isinstance(value, Integral) else tuple(value)
 
 
 def numbers_of(text: Any) -> tuple[float, ...]:
@@ -49,20 +49,20 @@ def numbers_of(text: Any) -> tuple[float, ...]:
         raise SettingsError(f"{text!r} are no numbers: write them as 1,5") from None
 
 
-def signs_of(given: Any) -> tuple[tuple[str, int], ...]:
+def signs_of(value: Any) -> tuple[tuple[str, int], ...]:
     """Columns and their signs, in the order of names, from a mapping, pairs, or a text.
 
     >>> signs_of("hours=-1, age=+1"), signs_of({"age": 1})
     ((('age', 1), ('hours', -1)), (('age', 1),))
     """
     pairs = (
-        [tuple(name.split("=")) for name in names_of(given)] if isinstance(given, str) else given
+        [tuple(name.split("=")) for name in names_of(value)] if isinstance(value, str) else value
     )
     try:
         pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
         return tuple(sorted((str(name), int(sign)) for name, sign in pairs))
     except (TypeError, ValueError):
-        raise SettingsError(f"monotone is {given!r}: write columns and signs as age=+1") from None
+        raise SettingsError(f"monotone is {value!r}: write columns and signs as age=+1") from None
 
 
 def _numbers(value: Any, count: int) -> bool:
@@ -90,7 +90,7 @@ CONFIDENCE = Kind("a number between 0 and 1, both left out", lambda v: 0 < v < 1
 COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral, int)
 NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral, int)
 FLAG = Kind("a bool", type=bool, read=bool)
-WORD = Kind("a name, or the part of a recipe that it names", type=object, read=str)
+WORD = Kind("a name, or the subgroup of a method that it names", type=object, read=str)
 WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
 DEPTH = Kind("1, 2 or 3", lambda v: 1 <= v <= 3, Integral, int)
 NAMES = Kind("names of columns", type=object, read=names_of)
@@ -147,8 +147,8 @@ def require_name(what: str, value: object, known: Iterable[str]) -> None:
 
 
 class Reach(StrEnum):
-    """What of a recipe a setting changes: the method itself, its fairness constraint, the surrogate in that, the
-    set of every adversary that has one, the kernels of these sets, the named parts of the fairness adversary, or the
+    """What of a method a setting changes: the method itself, its fairness constraint, the surrogate in that, the
+    set of every adversary that has one, the kernels of these sets, the subgroups of the fairness adversary, or the
     rule (``learners.rule``)."""
 
     METHOD = "method"
@@ -156,13 +156,13 @@ class Reach(StrEnum):
     SURROGATE = "surrogate"
     ADVERSARY = "adversary"
     KERNELS = "kernels"
-    PARTS = "parts"
+    SUBGROUPS = "subgroups"
     RULE = "rule"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A value of a recipe, under one name in ``method``, the estimator, the command line and a deployed app.
+    """A value of a method, under one name in ``method``, the estimator, the command line and a deployed app.
 
     Parameters
     ----------
@@ -172,9 +172,9 @@ class Setting:
     words : str
         What it is, for the help of its option and the estimator's documentation.
     kind : Kind, type or None
-        What a value must be; None where the part it reaches looks by itself. A ``Kind`` has an option.
+        What a value must be; None where the subgroup it reaches looks by itself. A ``Kind`` has an option.
     field : str
-        Its name in the part it reaches, where that is another one.
+        Its name in the subgroup it reaches, where that is another one.
     """
 
     name: str
@@ -210,11 +210,11 @@ def _of_constraints() -> tuple[Setting, ...]:
     return (
         Setting("tau", F, "Largest difference between groups over the set A.", LIMIT),
         Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
-        Setting("notion", F, "What fairness means: 'demographic_parity', for example.", WORD),
+        Setting("metric", F, "What fairness means: 'demographic_parity', for example.", WORD),
         Setting("intersections", F, "Compare the sensitive features' intersections.", FLAG),
         Setting("floor", F, "Share of the mass that compared groups keep.", SHARE),
         Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE),
-        Setting("each", F, "One constraint per kernel or part, not for every mixture.", FLAG),
+        Setting("each", F, "One constraint per kernel or subgroup, not for every mixture.", FLAG),
         Setting("surrogate", S, "'sigmoid' or 'covariance'.", WORD, "kind"),
         Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE),
         Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
@@ -224,21 +224,21 @@ def _of_constraints() -> tuple[Setting, ...]:
         Setting("centres", K, "Their centres: 'rows', 'ranges' or 'kmeans'.", WORD),
         Setting("split", K, "Every client's rows have kernels of their own.", FLAG),
         Setting(
-            "parts_by",
+            "subgroups_by",
             P,
-            "Columns, no features, that name parts, too; or 'site'.",
+            "Columns, no features, that name subgroups, too; or 'site'.",
             NAMES,
             "columns",
         ),
-        Setting("depth", P, "Values in one named part, 1 to 3.", DEPTH),
-        Setting("least", P, "Share of the rows that a named part holds.", SHARE),
+        Setting("depth", P, "Values in one subgroup, 1 to 3.", DEPTH),
+        Setting("min_share", P, "Share of the rows that a subgroup holds.", SHARE),
     )
 
 
 def _of_methods() -> tuple[Setting, ...]:
     M = Reach.METHOD
     return (
-        Setting("share", M, "Part of the weight that the loss adversary moves.", SHARE),
+        Setting("share", M, "Subgroup of the weight that the loss adversary moves.", SHARE),
         Setting("q", M, "Power of q-fair federated learning.", NOT_NEGATIVE),
         Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
         Setting("max_rounds", M, "Most rounds.", COUNT),
@@ -257,7 +257,7 @@ def _of_rules() -> tuple[Setting, ...]:
         Setting("learner", R, "What estimates probabilities: 'auto', 'additive', ...", LEARNER),
         Setting("costs", R, "Of a false positive and a false negative, or 'balanced'.", COSTS),
         Setting("positive_rate", R, "Lowest and highest share of positive decisions.", RATES),
-        Setting("overall", R, "Largest difference overall; by default a part of tau.", GAP),
+        Setting("overall", R, "Largest difference overall; by default a subgroup of tau.", GAP),
         Setting("min_people", R, "Expected people of each group in a subgroup.", POSITIVE),
         Setting("learning_folds", R, "Folds by which rows are judged.", FOLDS, "folds"),
         Setting("aware", R, "Decide by the sensitive feature itself, not an estimate.", FLAG),
@@ -271,11 +271,11 @@ for _made in (*_of_constraints(), *_of_methods(), *_of_rules()):
     register_setting(_made)
 
 
-def check_settings(part: object, *reach: Reach) -> None:
-    """Raise for the first field of a part of a recipe that is not what its setting must be."""
+def check_settings(record: object, *reach: Reach) -> None:
+    """Raise for the first field of a subgroup of a method that is not what its setting must be."""
     for setting in SETTINGS.values():
         if setting.reach in reach and setting.kind is not None and not setting.field:
-            require(setting.kind, **{setting.name: getattr(part, setting.name)})
+            require(setting.kind, **{setting.name: getattr(record, setting.name)})
 
 
 def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,11 +284,11 @@ def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
     >>> from_config({"tau": 0.1, "bound": "", "max-rounds": 3, "method": "fl"})
     {'tau': 0.1, 'max_rounds': 3}
     """
-    said = {s: config.get(s.key, "") for s in SETTINGS.values() if s.option is not None}
-    return {s.name: s.option(value) for s, value in said.items() if s.option and value != ""}
+    values = {s: config.get(s.key, "") for s in SETTINGS.values() if s.option is not None}
+    return {s.name: s.option(value) for s, value in values.items() if s.option and value != ""}
 
 
 def to_config(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a run that says these settings, and leaves room for the others."""
-    said = {s.key: settings.get(s.name, "") for s in SETTINGS.values() if s.option is not None}
-    return {key: ",".join(map(str, v)) if isinstance(v, tuple) else v for key, v in said.items()}
+    values = {s.key: settings.get(s.name, "") for s in SETTINGS.values() if s.option is not None}
+    return {key: ",".join(map(str, v)) if isinstance(v, tuple) else v for key, v in values.items()}

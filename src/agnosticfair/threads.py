@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from agnosticfair.errors import SettingsError
 
 Task = TypeVar("Task")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 OFTEN = 0.05
 """Seconds between two looks at what worker processes have made."""
@@ -39,31 +39,31 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def spread(
-    work: Callable[[Task], Made],
+def parallel(
+    work: Callable[[Task], Result],
     tasks: Sequence[Task],
     jobs: int = 1,
-    on_done: Callable[[Made], Any] | None = None,
-) -> list[Made]:
+    on_done: Callable[[Result], Any] | None = None,
+) -> list[Result]:
     """What ``work`` makes of every task, in the order of the tasks, in ``jobs`` processes; on_done sees each as it
     arrives.
 
     >>> spread(abs, [-1, 2])
     [1, 2]
     """
-    return [made for (made,) in walked(partial(_once, work), tasks, jobs, on_done)]
+    return [result for (result,) in walked(partial(_once, work), tasks, jobs, on_done)]
 
 
-def _once(work: Callable[[Task], Made], task: Task) -> tuple[Made]:
+def _once(work: Callable[[Task], Result], task: Task) -> tuple[Result]:
     return (work(task),)
 
 
 def walked(
-    walk: Callable[[Task], Iterable[Made]],
+    walk: Callable[[Task], Iterable[Result]],
     tasks: Sequence[Task],
     jobs: int = 1,
-    on_done: Callable[[Made], Any] | None = None,
-) -> list[list[Made]]:
+    on_done: Callable[[Result], Any] | None = None,
+) -> list[list[Result]]:
     """As ``spread``, where a task makes one thing after the other, all in one process: what each made.
 
     >>> walked(range, [3, 2])
@@ -71,28 +71,28 @@ def walked(
     """
     if jobs < 1:
         raise SettingsError(f"{jobs} jobs do no work: ask for at least 1")
-    found: list[list[Made]] = [[] for _ in tasks]
+    results: list[list[Result]] = [[] for _ in tasks]
 
-    def noted(k: int, made: Made) -> None:
-        found[k].append(made)
+    def noted(k: int, result: Result) -> None:
+        results[k].append(result)
         if on_done is not None:
-            on_done(made)
+            on_done(result)
 
     if min(jobs, len(tasks)) <= 1:
         for k, task in enumerate(tasks):
-            for made in walk(task):
-                noted(k, made)
-        return found
+            for result in walk(task):
+                noted(k, result)
+        return results
     context = multiprocessing.get_context("spawn")
-    told = context.SimpleQueue()
-    pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, _tell_by, (told,))
+    queue = context.SimpleQueue()
+    pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, _notify_by, (queue,))
     try:
         with _ignoring_interrupts():
-            running = {pool.submit(_told, walk, k, task) for k, task in enumerate(tasks)}
+            running = {pool.submit(_notify, walk, k, task) for k, task in enumerate(tasks)}
         while running:
             done, running = wait(running, timeout=OFTEN, return_when=FIRST_COMPLETED)
-            while not told.empty():
-                noted(*told.get())
+            while not queue.empty():
+                noted(*queue.get())
             for future in done:
                 future.result()
     except BrokenProcessPool:
@@ -102,10 +102,10 @@ def walked(
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
-    return found
+    return results
 
 
-def _tell_by(queue: Any) -> None:
+def _notify_by(queue: Any) -> None:
     """Of a worker process: where to put what it makes; it ends with the process that started it."""
     global _QUEUE
     _QUEUE = queue
@@ -124,9 +124,9 @@ def ends_after(waited: Callable[[], Any]) -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _told(walk: Callable[[Task], Iterable[Any]], k: int, task: Task) -> None:
-    for made in walk(task):
-        _QUEUE.put((k, made))
+def _notify(walk: Callable[[Task], Iterable[Any]], k: int, task: Task) -> None:
+    for result in walk(task):
+        _QUEUE.put((k, result))
 
 
 @contextmanager

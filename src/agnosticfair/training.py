@@ -59,7 +59,7 @@ class Network:
     momentum : float
         Of local steps.
     decisions : bool
-        The constraint holds for the decisions, and the surrogate lends its slope only; a network can meet tau in the
+        The constraint holds for the decisions, and the surrogate lends its gradient only; a network can meet tau in the
         surrogate and break it in what it decides.
     device : str
         'cpu' or 'cuda'.

@@ -18,15 +18,15 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import compared, kernels_on
-from agnosticfair.auditing.parts import asked_parts, searched
-from agnosticfair.data.axes import codes_of, own_axes
+from agnosticfair.auditing.subgroups import searched, subgroups_asked
+from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.errors import SettingsError, needing
 from agnosticfair.federation import Fit, fit, fit_along, in_process
 from agnosticfair.mathematics.basis import check_seed, is_apart
-from agnosticfair.mathematics.metrics import accuracy, nearly_constant, positive_rate
-from agnosticfair.mathematics.parts import Part, counting, memberships, sizes_of
+from agnosticfair.mathematics.scoring import accuracy, nearly_constant, positive_rate
+from agnosticfair.mathematics.subgroups import Subgroup, counting, memberships, sizes_of
 from agnosticfair.methods import Fairness, Method, method
 from agnosticfair.model import Model
 from agnosticfair.server.plan import Start
@@ -39,7 +39,7 @@ COARSE = 4e-3
 FEWER = 4
 """A network's points have its rounds divided by this."""
 
-LEAST_FOLD = 10
+MIN_FOLD = 10
 """Rows that a fold has at least."""
 
 REFERENCES = ("fairfl", "fl")
@@ -54,8 +54,8 @@ class FrontierPoint:
     """One tau, or a method beside the path: means over the held-out folds.
 
     accuracy: errors weigh what they cost, where a rule has costs.  worst: the largest difference over the method's set.
-    positive: the share of positive decisions.  spread: the standard error of accuracy and worst.  tau: None of a method
-    that has none.  one_answer: decisions are hardly more than one answer to everybody.
+    positive: the share of positive decisions.  standard_errors: the standard error of accuracy and worst.  tau: None
+    of a method that has none.  one_answer: decisions are hardly more than one answer to everybody.
     """
 
     tau: float | None
@@ -63,7 +63,7 @@ class FrontierPoint:
     worst: float
     measured: float
     positive: float
-    spread: tuple[float, float]
+    standard_errors: tuple[float, float]
     one_answer: bool = False
 
 
@@ -77,7 +77,7 @@ class Frontier:
 
     points: tuple[FrontierPoint, ...]
     knee: int
-    notion: str
+    metric: str
     folds: int
     references: Mapping[str, FrontierPoint]
     picked: Callable[[float], Any] = field(repr=False)
@@ -87,11 +87,11 @@ class Frontier:
         with needing("audit", "a frame needs the package 'pandas'"):
             import pandas as pd
 
-        lines = [{k: v for k, v in vars(p).items() if k != "spread"} for p in self.points]
-        made = pd.DataFrame(lines).assign(knee=[k == self.knee for k in range(len(lines))])
+        lines = [{k: v for k, v in vars(p).items() if k != "standard_errors"} for p in self.points]
+        frame = pd.DataFrame(lines).assign(knee=[k == self.knee for k in range(len(lines))])
         for name, other in self.references.items():
-            made[f"cost against {name}"] = other.accuracy - made["accuracy"]
-        return made
+            frame[f"cost against {name}"] = other.accuracy - frame["accuracy"]
+        return frame
 
     def plot(self) -> Any:
         """A figure: accuracy over the worst difference, a point for every tau."""
@@ -122,7 +122,7 @@ class _Fold:
 
     train: Mapping[str, Table]
     out: Mapping[str, Table]
-    recipes: Sequence[Method]
+    methods: Sequence[Method]
     names: tuple[str, ...]
     how: Mapping[str, Any]
     beside: Sequence[Method]
@@ -134,32 +134,32 @@ class _Ran:
     point, what the methods beside the path do."""
 
     loss: float
-    found: tuple[float, ...]
+    values: tuple[float, ...]
     beside: Sequence[tuple[float, ...]] = ()
 
 
 def _walked(fold: _Fold) -> Iterator[_Ran]:
     """The points of a fold, one after the other."""
     examine: Callable[[Model], tuple[float, ...]] | None = None
-    for made in fit_along(fold.train, fold.recipes, **fold.how):
+    for fitted in fit_along(fold.train, fold.methods, **fold.how):
         beside: list[tuple[float, ...]] = []
         if examine is None:
-            examine = examiner(fold.out, fold.names, made)
-            beside = [examine(model) for model in _beside(fold, made)]
-        yield _Ran(_loss(made) if made.converged else np.inf, examine(made.model), beside)
+            examine = examiner(fold.out, fold.names, fitted)
+            beside = [examine(model) for model in _beside(fold, fitted)]
+        yield _Ran(_loss(fitted) if fitted.converged else np.inf, examine(fitted.model), beside)
 
 
-def _beside(fold: _Fold, made: Fit) -> list[Model]:
+def _beside(fold: _Fold, fitted: Fit) -> list[Model]:
     """The models beside the path, as ``REFERENCES`` are named: 'fl' begins where the fit without a limit to speak of
     ended, 'fairfl' where 'fl' did; a rule has no weights to begin at."""
-    engine, start = in_process(fold.train), None if made.method.rule is not None else made.start
+    engine, start = in_process(fold.train), None if fitted.method.rule is not None else fitted.start
     if not fold.beside:
         return []
     fairfl, fl = fold.beside
     plain = {k: v for k, v in fold.how.items() if k != "centres"}
     free = fit(engine, fl, **plain, start=None if start is None else Start(start.w))
     if start is not None:
-        start = Start(free.model.w, metric=start.metric)
+        start = Start(free.model.w, second_moments=start.second_moments)
     return [fit(engine, fairfl, **plain, start=start).model, free.model]
 
 
@@ -169,7 +169,7 @@ def _loss(fitted: Fit) -> float:
 
 def trace(
     clients: Mapping[str, Table],
-    recipe: Method,
+    chosen_method: Method,
     *,
     sensitive_features: str | Sequence[str],
     taus: Sequence[float] = TAUS,
@@ -187,17 +187,17 @@ def trace(
     a stricter one, which keeps its limit, too, gives way to that.  jobs: processes.  on_progress: called with
     (done, total).
     """
-    check(recipe, taus, folds)
+    check(chosen_method, taus, folds)
     check_seed(seed)
-    if folds > (rows := sum(map(len, clients.values()))) // LEAST_FOLD:
+    if folds > (rows := sum(map(len, clients.values()))) // MIN_FOLD:
         raise SettingsError(
-            f"folds is {folds} for {rows} rows; each needs {LEAST_FOLD} rows: take fewer"
+            f"folds is {folds} for {rows} rows; each needs {MIN_FOLD} rows: take fewer"
         )
     alone = isinstance(sensitive_features, str)
     names = (str(sensitive_features),) if alone else tuple(sensitive_features)
     how = {"sensitive_features": sensitive_features, "seed": seed, **how}
     path = sorted(taus)
-    dealt = _dealt(clients, recipe, path, folds, seed, names, how)
+    dealt = _dealt(clients, chosen_method, path, folds, seed, names, how)
     seen = iter(range(1, folds * len(path) + 1))
     tell = (lambda _: on_progress(next(seen), folds * len(path))) if on_progress else None
     chains = walked(_walked, dealt, jobs, tell)
@@ -206,21 +206,21 @@ def trace(
     means = _means(beside, [None] * len(REFERENCES)) if beside.size else []
     references = dict(zip(REFERENCES, means, strict=False))
     place = picked_place(points)
-    finish = picked or (lambda made: made)
-    notion = recipe.fairness.notion if recipe.fairness is not None else ""
+    finish = picked or (lambda fitted: fitted)
+    metric = chosen_method.fairness.metric if chosen_method.fairness is not None else ""
     return Frontier(
         points,
         place,
-        notion,
+        metric,
         folds,
         references,
-        lambda tau: finish(fit(clients, method(recipe, tau=tau), **how)),
+        lambda tau: finish(fit(clients, method(chosen_method, tau=tau), **how)),
     )
 
 
 def _dealt(
     clients: Mapping[str, Table],
-    recipe: Method,
+    chosen_method: Method,
     path: Sequence[float],
     folds: int,
     seed: int,
@@ -229,59 +229,64 @@ def _dealt(
 ) -> list[_Fold]:
     """The folds, with the largest tau first: it is the nearest to the fit without a limit."""
     rng = np.random.default_rng(seed)
-    parts = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
-    coarse, beside = _coarse(recipe), _references(recipe)
+    folds_of = {key: rng.permutation(len(table)) % folds for key, table in clients.items()}
+    coarse, beside = _coarse(chosen_method), _references(chosen_method)
     if any(np.isnan(v).any() for table in clients.values() for v in table.numeric.values()):
         beside = []  # they need every number
-    recipes = [method(coarse, tau=tau) for tau in sorted(path, reverse=True)]
-    made = []
+    methods = [method(coarse, tau=tau) for tau in sorted(path, reverse=True)]
+    folds_made = []
     for k in range(folds):
-        kept = {key: table.take(parts[key] != k) for key, table in clients.items()}
-        train = {key: table for key, table in kept.items() if len(table)}  # one row is in one fold
-        out = {key: table.take(parts[key] == k) for key, table in clients.items()}
-        made.append(_Fold(train, out, recipes, names, how, beside))
-    return made
+        training = {key: table.take(folds_of[key] != k) for key, table in clients.items()}
+        train = {
+            key: table for key, table in training.items() if len(table)
+        }  # one row is in one fold
+        out = {key: table.take(folds_of[key] == k) for key, table in clients.items()}
+        folds_made.append(_Fold(train, out, methods, names, how, beside))
+    return folds_made
 
 
-def _coarse(recipe: Method) -> Method:
-    """The method of a point: to a coarse tolerance; a network, which begins anew, with a part of its rounds."""
-    rounds = recipe.max_rounds if recipe.network is None else max(1, recipe.max_rounds // FEWER)
-    tolerance = max(recipe.tolerance, COARSE)
-    return replace(recipe, tolerance=tolerance, polish=False, max_rounds=rounds)
+def _coarse(method: Method) -> Method:
+    """The method of a point: to a coarse tolerance; a network, which begins anew, with a subgroup of its rounds."""
+    rounds = method.max_rounds if method.network is None else max(1, method.max_rounds // FEWER)
+    tolerance = max(method.tolerance, COARSE)
+    return replace(method, tolerance=tolerance, polish=False, max_rounds=rounds)
 
 
-def _references(recipe: Method) -> list[Method]:
-    """The methods beside the path, with the features, the notion and the network of its method."""
-    assert recipe.fairness is not None, "check has looked"
-    kept = ("ridge", "network")
-    same: dict[str, Any] = {name: getattr(recipe, name) for name in kept}
+def _references(chosen_method: Method) -> list[Method]:
+    """The methods beside the path, with the features, the metric and the network of its method."""
+    assert chosen_method.fairness is not None, "check has looked"
+    carried = ("ridge", "network")
+    same: dict[str, Any] = {name: getattr(chosen_method, name) for name in carried}
     beside = [method(name, **same) for name in REFERENCES]
-    notion = {"notion": recipe.fairness.notion, "intersections": recipe.fairness.intersections}
-    beside = [one if one.fairness is None else method(one, **notion) for one in beside]
+    metric = {
+        "metric": chosen_method.fairness.metric,
+        "intersections": chosen_method.fairness.intersections,
+    }
+    beside = [one if one.fairness is None else method(one, **metric) for one in beside]
     return [_coarse(one) for one in beside]
 
 
 def _given_way(path: Sequence[_Ran]) -> list[tuple[float, ...]]:
     """What the points of a fold do, the strictest first, each at least as good in training as those before it."""
-    kept: list[_Ran] = []
+    rans: list[_Ran] = []
     for ran in path:
-        kept.append(kept[-1] if kept and kept[-1].loss < ran.loss else ran)
-    return [ran.found for ran in kept]
+        rans.append(rans[-1] if rans and rans[-1].loss < ran.loss else ran)
+    return [ran.values for ran in rans]
 
 
-def _means(found: np.ndarray, taus: Sequence[float | None]) -> tuple[FrontierPoint, ...]:
+def _means(values: np.ndarray, taus: Sequence[float | None]) -> tuple[FrontierPoint, ...]:
     """Points from what was found, (folds, points, 5)."""
-    error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
-    lines = zip(taus, found.mean(axis=0).tolist(), error.tolist(), strict=True)
+    error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    lines = zip(taus, values.mean(axis=0).tolist(), error.tolist(), strict=True)
     return tuple(
         FrontierPoint(tau, m[0], m[1], m[2], m[3], (e[0], e[1]), nearly_constant(m[0], m[4], m[3]))
         for tau, m, e in lines
     )
 
 
-def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
-    if recipe.fairness is None:
-        raise SettingsError(f"method {recipe.name!r} has no tau to choose: take 'agnosticfair'")
+def check(method: Method, taus: Sequence[float], folds: int) -> None:
+    if method.fairness is None:
+        raise SettingsError(f"method {method.name!r} has no tau to choose: take 'agnosticfair'")
     if len(taus) < 2 or len({*taus}) < len(taus) or min(taus) <= 0:
         raise SettingsError(f"taus {list(taus)} make no path: give two or more positive ones")
     if folds < 2:
@@ -289,53 +294,57 @@ def check(recipe: Method, taus: Sequence[float], folds: int) -> None:
 
 
 def examiner(
-    parts: Mapping[str, Table], names: Sequence[str], made: Fit
+    tables: Mapping[str, Table], names: Sequence[str], fitted: Fit
 ) -> Callable[[Model], tuple[float, ...]]:
     """From a model to its accuracy, worst difference, everybody's difference and positive rate on these rows, of the
     worst sensitive feature; and the accuracy of one answer to everybody.  Where a rule has costs, errors weigh these.
 
-    made: the fit whose set the worst one is over, to the audit's tolerance; named parts are those that are estimable.
+    fitted: the fit whose set the worst one is over, to the audit's tolerance; subgroups are those that are estimable.
     """
-    fairness, table = made.method.fairness, concatenate([*parts.values()])
+    fairness, table = fitted.method.fairness, concatenate([*tables.values()])
     assert fairness is not None, "check has looked"
     groups = [*compared(fairness, {name: table.column(name) for name in names}).values()]
-    y, encoding = table.labels(made.model.positive).astype(int), made.model.encoding
+    y, encoding = table.labels(fitted.model.positive).astype(int), fitted.model.encoding
     X, weights = encode(encoding, table), table.weights
-    by_name = fairness.basis.kind == "named" or is_apart(fairness.basis)
+    by_name = fairness.basis.kind == "subgroups" or is_apart(fairness.basis)
     if by_name and weights is None:
-        differences = _over_parts(table, groups, y, fairness)
+        differences = _over_subgroups(table, groups, y, fairness)
     else:
-        ask = _own_set(made, parts, table)
-        differences = partial(_over_kernels, table, groups, ask)
+        kernels = _own_set(fitted, tables, table)
+        differences = partial(_over_kernels, table, groups, kernels)
 
-    priced = _priced(made, y, weights)
-    one = max(accuracy(y, np.full(len(y), answer), priced) for answer in (0, 1))
+    errors = _error_costs(fitted, y, weights)
+    one = max(accuracy(y, np.full(len(y), answer), errors) for answer in (0, 1))
 
     def examine(model: Model) -> tuple[float, ...]:
         known = model.encoding == encoding
-        own = model.rule is None and (X if known else encode(model.encoding, table))
-        d = model.decision(table) if own is False else model.scores(own)
+        encoded = model.rule is None and (X if known else encode(model.encoding, table))
+        d = model.decision(table) if encoded is False else model.scores(encoded)
         y_hat = (d > 0).astype(int)
         worst, measured = np.max(differences(model, y_hat), axis=0)
-        told = accuracy(y, y_hat, priced), positive_rate(y_hat, weights)
-        return told[0], float(worst), float(measured), told[1], one
+        scores = accuracy(y, y_hat, errors), positive_rate(y_hat, weights)
+        return scores[0], float(worst), float(measured), scores[1], one
 
     return examine
 
 
-def _priced(made: Fit, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
+def _error_costs(fitted: Fit, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
     """What being right about each row weighs, (n,): its weight, times the cost of an error where a rule has costs."""
-    own = made.method.rule
-    if own is None or own.costs is None or made.model.rule is None:
+    rule = fitted.method.rule
+    if rule is None or rule.costs is None or fitted.model.rule is None:
         return weights
-    return np.asarray(made.model.rule.prices)[y] * (1.0 if weights is None else weights)
+    return np.asarray(fitted.model.rule.error_costs)[y] * (1.0 if weights is None else weights)
 
 
 def _over_kernels(
-    table: Table, groups: Sequence[Column], ask: Mapping[str, Any], model: Model, y_hat: np.ndarray
+    table: Table,
+    groups: Sequence[Column],
+    kernels: Mapping[str, Any],
+    model: Model,
+    y_hat: np.ndarray,
 ) -> list[tuple[float, float]]:
     """Of each sensitive feature the worst difference over a set and everybody's."""
-    how = {**ask, "parts": (), "held_out": False}  # nothing is stated beyond these rows
+    how = {**kernels, "subgroups": (), "held_out": False}  # nothing is stated beyond these rows
     every = (audit(model, table, sensitive_features=column.values(), **how) for column in groups)
     return [
         (one.difference if one.kernels is None else one.kernels.worst_difference, one.difference)
@@ -343,45 +352,46 @@ def _over_kernels(
     ]
 
 
-def _over_parts(
+def _over_subgroups(
     table: Table, groups: Sequence[Column], y: np.ndarray, fairness: Fairness
 ) -> Callable[[Model, np.ndarray], list[tuple[float, float]]]:
-    """The same over named parts: which parts there are does not hang on decisions, and is found once."""
-    asked = asked_parts(fairness.basis if fairness.basis.kind == "named" else None)
-    axes = own_axes(table, asked.columns, asked.bands)
+    """The same over subgroups: which subgroups there are does not hang on decisions, and is found once."""
+    request = subgroups_asked(fairness.basis if fairness.basis.kind == "subgroups" else None)
+    axes = axes_of_table(table, request.columns, request.bins)
     codes, sizes = codes_of(table, axes), sizes_of(axes)
 
     def counts(column: Column, y_hat: np.ndarray, count: Counting) -> np.ndarray:
-        cells, G = (column.codes * 2 + y) * 2 + y_hat, len(column.categories)
-        return count(cells, 4 * G).reshape(-1, G, 2, 2)
+        strata, G = (column.codes * 2 + y) * 2 + y_hat, len(column.categories)
+        return count(strata, 4 * G).reshape(-1, G, 2, 2)
 
-    def ask(column: Column, some: Sequence[Part]) -> np.ndarray:
+    def count_subgroups(column: Column, some: Sequence[Subgroup]) -> np.ndarray:
         return counts(column, y, counting(codes, sizes, some))
 
-    found = [searched(axes, asked, partial(ask, own)) for own in groups]
+    counted = [searched(axes, request, partial(count_subgroups, feature)) for feature in groups]
     known = [
-        (own, f, counting(codes, sizes, f.parts)) for own, f in zip(groups, found, strict=True)
+        (feature, f, counting(codes, sizes, f.subgroups))
+        for feature, f in zip(groups, counted, strict=True)
     ]
 
     def differences(model: Model, y_hat: np.ndarray) -> list[tuple[float, float]]:
-        anew = (replace(f, counts=counts(own, y_hat, count)) for own, f, count in known)
-        return [f.worst(fairness.notion) for f in anew]
+        anew = (replace(f, counts=counts(feature, y_hat, count)) for feature, f, count in known)
+        return [f.worst(fairness.metric) for f in anew]
 
     return differences
 
 
-def _own_set(made: Fit, parts: Mapping[str, Table], table: Table) -> dict[str, Any]:
+def _own_set(fitted: Fit, tables: Mapping[str, Table], table: Table) -> dict[str, Any]:
     """What ``audit`` is asked with for the set of a fit, on these rows."""
-    fairness, K = made.method.fairness, table.kernels
+    fairness, K = fitted.method.fairness, table.kernels
     assert fairness is not None, "check has looked"
-    if fairness.basis.kind == "named":
+    if fairness.basis.kind == "subgroups":
         K = np.ones((len(table), 1))  # overall, where no subgroup has people enough
-    if made.named is not None:
-        axes, named = made.named.agreed
-        codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in parts.items()])
+    if fitted.subgroups is not None:
+        axes, named = fitted.subgroups.agreed
+        codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in tables.items()])
         K = memberships(codes, named)
-    X, options = encode(made.model.encoding, table), {"notion": fairness.notion}
-    over = kernels_on(fairness, X, made.centres, K, table.weights)
+    X, options = encode(fitted.model.encoding, table), {"metric": fairness.metric}
+    over = kernels_on(fairness, X, fitted.centres, K, table.weights)
     return {**options, "floor": fairness.floor, **over}
 
 
@@ -393,15 +403,17 @@ def picked_place(points: Sequence[FrontierPoint]) -> int:
     1
     """
     some = [k for k, point in enumerate(points) if not point.one_answer] or [*range(len(points))]
-    drawn = np.array([(points[k].worst, points[k].accuracy, *points[k].spread) for k in some])
+    drawn = np.array(
+        [(points[k].worst, points[k].accuracy, *points[k].standard_errors) for k in some]
+    )
     return some[knee(drawn[:, 0], drawn[:, 1], drawn[:, 2:])]
 
 
-def knee(worst: np.ndarray, accuracy: np.ndarray, spread: np.ndarray) -> int:
+def knee(worst: np.ndarray, accuracy: np.ndarray, standard_errors: np.ndarray) -> int:
     """The strictest of the points farthest above the line from the fairest to the most accurate end, both axes from 0
     to 1: of those within one standard error of the farthest, for between them chance alone would choose.
 
-    spread: standard errors of accuracy and worst, (n, 2).
+    standard_errors: standard errors of accuracy and worst, (n, 2).
 
     >>> knee(np.array([0.0, 0.1, 0.2, 1.0]), np.array([0.5, 0.7, 0.73, 0.75]), np.zeros((4, 2)))
     2
@@ -415,5 +427,5 @@ def knee(worst: np.ndarray, accuracy: np.ndarray, spread: np.ndarray) -> int:
         return ends[1]
     above = y / height - x / width
     far = int(np.argmax(above))
-    error = np.hypot(spread[far, 0] / height, spread[far, 1] / width)
+    error = np.hypot(standard_errors[far, 0] / height, standard_errors[far, 1] / width)
     return int(np.argmax(above >= above[far] - error))

@@ -1,4 +1,4 @@
-"""The certificate against what reweighings really show, and every way to ask for one."""
+"""The certificate against what reweightings really show, and every way to ask for one."""
 
 import json
 import math
@@ -24,23 +24,23 @@ from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import by_client, constant, gaussian, gaussian_kernel
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.report import certificate as report
 from agnosticfair.report.figures import png
 
 few = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 BASIS = gaussian(8, 0.4, "rows")  # as the pooled audit draws them
-PLAIN = {"scale": False, "basis": BASIS, "parts": (), "held_out": False}
-ROUND = {"parts": (), "held_out": False}
+PLAIN = {"scale": False, "basis": BASIS, "subgroups": (), "held_out": False}
+ROUND = {"subgroups": (), "held_out": False}
 
 
-def over_kernels(*rows, **ask):
+def over_kernels(*rows, **send):
     """What an audit says of reweightings by kernels."""
-    return audit(*rows, **ROUND | ask).kernels
+    return audit(*rows, **ROUND | send).kernels
 
 
 def problem(seed, n=150, groups=2):
@@ -72,16 +72,16 @@ def deployments(made, X, seed):
     return [K @ alpha for alpha in alphas]
 
 
-def gap(notion, y, d, s, w, floor):
-    """The notion's difference under w among the groups that keep the floor; -inf without two."""
+def gap(metric, y, d, s, w, floor):
+    """The metric's difference under w among the groups that keep the floor; -inf without two."""
     found = [-math.inf]
-    for labels in NOTIONS[notion].labels:
+    for labels in METRICS[metric].labels:
         w_y = w * np.isin(y, labels)
         mass = np.bincount(s, weights=w_y, minlength=s.max() + 1) / w.sum()
-        if notion == "bounded_group_loss":
-            wrong = metrics.positive_rates(y != d, s, w, s.max() + 1)
+        if metric == "bounded_group_loss":
+            wrong = scoring.positive_rates(y != d, s, w, s.max() + 1)
             return max(wrong[mass >= floor], default=-math.inf)
-        rates = metrics.positive_rates(d, s, w_y, s.max() + 1)[mass >= floor]
+        rates = scoring.positive_rates(d, s, w_y, s.max() + 1)[mass >= floor]
         found += [np.ptp(rates)] if len(rates) > 1 else []
     return max(found)
 
@@ -91,60 +91,60 @@ def gap(notion, y, d, s, w, floor):
 
 @few
 @given(
-    seeds, st.sampled_from([3.0, 6.0, 40.0]), st.sampled_from(sorted(NOTIONS)), st.integers(2, 4)
+    seeds, st.sampled_from([3.0, 6.0, 40.0]), st.sampled_from(sorted(METRICS)), st.integers(2, 4)
 )
-def test_no_deployment_in_the_set_shows_more(seed, bound, notion, groups):
+def test_no_deployment_in_the_set_shows_more(seed, bound, metric, groups):
     X, y, s, d = problem(seed, groups=groups)
-    made = over_kernels(d, X, y, sensitive_features=s, bound=bound, notion=notion, **PLAIN)
+    made = over_kernels(d, X, y, sensitive_features=s, bound=bound, metric=metric, **PLAIN)
     assert made.outcome is Outcome.OPTIMAL
     for theta in deployments(made, X, seed):
-        assert gap(notion, y, d, s, theta, 0.05) <= made.worst_difference + 1e-9
-        assert metrics.accuracy(y, d, theta) >= made.worst_accuracy - 1e-9
+        assert gap(metric, y, d, s, theta, 0.05) <= made.worst_difference + 1e-9
+        assert scoring.accuracy(y, d, theta) >= made.worst_accuracy - 1e-9
 
 
 @few
 @given(
     seeds,
     st.sampled_from([3.0, 40.0, math.inf]),
-    st.sampled_from(sorted(NOTIONS)),
+    st.sampled_from(sorted(METRICS)),
     st.integers(2, 4),
 )
-def test_the_bounds_are_attained_by_their_alphas(seed, bound, notion, groups):
+def test_the_bounds_are_attained_by_their_alphas(seed, bound, metric, groups):
     X, y, s, d = problem(seed, groups=groups)
-    made = over_kernels(d, X, y, sensitive_features=s, bound=bound, notion=notion, **PLAIN)
+    made = over_kernels(d, X, y, sensitive_features=s, bound=bound, metric=metric, **PLAIN)
     for alpha in (made.alpha, made.alpha_accuracy):
         assert alpha.min() >= 0
         assert alpha.max() <= made.bound * (1 + 1e-9)
         assert weights(made, X, alpha).mean() == pytest.approx(1)
     theta = weights(made, X, made.alpha)
-    shows = gap(notion, y, d, s, theta, 0.05 * (1 - 1e-9))
+    shows = gap(metric, y, d, s, theta, 0.05 * (1 - 1e-9))
     assert -1e-9 <= made.worst_difference - shows <= made.tolerance + 1e-9
     assert made.tolerance <= 1e-4 + 1e-12
     theta = weights(made, X, made.alpha_accuracy)
-    assert metrics.accuracy(y, d, theta) == pytest.approx(made.worst_accuracy, abs=1e-9)
+    assert scoring.accuracy(y, d, theta) == pytest.approx(made.worst_accuracy, abs=1e-9)
 
 
 @few
 @given(seeds, st.integers(2, 4))
 def test_measured_values_are_those_of_metrics(seed, groups):
     X, y, s, d = problem(seed, groups=groups)
-    made = audit(d, X, y, sensitive_features=s, **PLAIN)
-    assert made.difference == pytest.approx(metrics.risk_difference(d, s), abs=1e-12)
-    assert made.accuracy == pytest.approx(metrics.accuracy(y, d), abs=1e-12)
-    opportunity = audit(d, X, y, sensitive_features=s, notion="equal_opportunity", **PLAIN)
-    rates = metrics.positive_rates(d, s, y)
+    certificate = audit(d, X, y, sensitive_features=s, **PLAIN)
+    assert certificate.difference == pytest.approx(scoring.risk_difference(d, s), abs=1e-12)
+    assert certificate.accuracy == pytest.approx(scoring.accuracy(y, d), abs=1e-12)
+    opportunity = audit(d, X, y, sensitive_features=s, metric="equal_opportunity", **PLAIN)
+    rates = scoring.positive_rates(d, s, y)
     expected = np.nanmax(rates) - np.nanmin(rates)  # a group may have no row with this label
     assert opportunity.difference == pytest.approx(expected, abs=1e-12)
-    rates = [rate.rate for rate in made.parts[0].rates]
-    np.testing.assert_allclose(rates, metrics.positive_rates(d, s))
+    rates = [rate.rate for rate in certificate.subgroups[0].rates]
+    np.testing.assert_allclose(rates, scoring.positive_rates(d, s))
 
 
 def test_uniform_weights_leave_what_is_measured():
     X, y, s, d = problem(1)
     assert audit(d, X, y, sensitive_features=s, basis=constant()).kernels is None
     ones = over_kernels(d, X, y, sensitive_features=s, basis=lambda rows: np.ones((len(rows), 1)))
-    assert ones.worst_difference == pytest.approx(metrics.risk_difference(d, s), abs=1e-4)
-    assert ones.worst_accuracy == pytest.approx(metrics.accuracy(y, d))
+    assert ones.worst_difference == pytest.approx(scoring.risk_difference(d, s), abs=1e-4)
+    assert ones.worst_accuracy == pytest.approx(scoring.accuracy(y, d))
 
 
 # --- what must not matter, and what must ---
@@ -182,9 +182,9 @@ def test_the_units_of_the_columns_do_not_matter():
 @given(seeds)
 def test_a_larger_set_is_worse(seed):
     X, y, s, d = problem(seed)
-    ask = {"sensitive_features": s, **PLAIN}
-    by_bound = [over_kernels(d, X, y, bound=b, **ask) for b in (3.0, 6.0, 20.0, math.inf)]
-    by_floor = [over_kernels(d, X, y, floor=floor, **ask) for floor in (0.3, 0.1, 0.01)]
+    send = {"sensitive_features": s, **PLAIN}
+    by_bound = [over_kernels(d, X, y, bound=b, **send) for b in (3.0, 6.0, 20.0, math.inf)]
+    by_floor = [over_kernels(d, X, y, floor=floor, **send) for floor in (0.3, 0.1, 0.01)]
     for chain in (by_bound, by_floor):
         for less, more in pairwise(chain):
             assert less.worst_difference <= more.worst_difference + 1e-4
@@ -198,48 +198,48 @@ def fitted(groups=2):
 
 
 @pytest.mark.parametrize("clients", [1, 3, 7])
-@pytest.mark.parametrize("notion", sorted(NOTIONS))
-def test_over_clients_it_is_the_pooled_certificate(clients, notion):
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_over_clients_it_is_the_pooled_certificate(clients, metric):
     table, model = fitted(3)
-    ask = {"basis": BASIS, "bound": 8.0, "notion": notion, "held_out": False}
-    one = audit(model, table, sensitive_features="sex", **ask)
-    other = audit_clients(model, dealt(table, clients), **ask)
-    assert one.to_json()["parts"][0] == other.to_json()["parts"][0]
-    pooled, parts = one.kernels, other.kernels
+    send = {"basis": BASIS, "bound": 8.0, "metric": metric, "held_out": False}
+    one = audit(model, table, sensitive_features="sex", **send)
+    other = audit_clients(model, dealt(table, clients), **send)
+    assert one.to_json()["subgroups"][0] == other.to_json()["subgroups"][0]
+    pooled, subgroups = one.kernels, other.kernels
     for name in ("worst_difference", "worst_accuracy"):
-        assert getattr(parts, name) == pytest.approx(getattr(pooled, name), abs=1e-9)
+        assert getattr(subgroups, name) == pytest.approx(getattr(pooled, name), abs=1e-9)
     for alpha in ("alpha", "alpha_accuracy", "centres"):
-        np.testing.assert_allclose(getattr(parts, alpha), getattr(pooled, alpha), atol=1e-9)
-    assert (parts.pair, parts.basis) == (pooled.pair, pooled.basis)
+        np.testing.assert_allclose(getattr(subgroups, alpha), getattr(pooled, alpha), atol=1e-9)
+    assert (subgroups.pair, subgroups.basis) == (pooled.pair, pooled.basis)
 
 
 def test_given_centres_serve_pooled_rows_and_clients():
     table, model = fitted()
     centres = encode(model.encoding, table)[:12]
-    ask = {"centres": centres, "bound": 20.0, "basis": gaussian(5, 0.5), **ROUND}
-    pooled = over_kernels(model, table, sensitive_features="sex", **ask)
-    parts = audit_clients(model, dealt(table, 4), **ask).kernels
-    assert pooled.basis.kernels == parts.basis.kernels == 12
-    assert parts.worst_difference == pytest.approx(pooled.worst_difference, abs=1e-9)
+    send = {"centres": centres, "bound": 20.0, "basis": gaussian(5, 0.5), **ROUND}
+    pooled = over_kernels(model, table, sensitive_features="sex", **send)
+    subgroups = audit_clients(model, dealt(table, 4), **send).kernels
+    assert pooled.basis.kernels == subgroups.basis.kernels == 12
+    assert subgroups.worst_difference == pytest.approx(pooled.worst_difference, abs=1e-9)
     X = 7 * problem(0)[0] - 3  # centres are in the units of X, which the kernels see scaled
-    ask = {"sensitive_features": X[:, 1] > 0, "basis": gaussian()}
-    first = over_kernels(X[:, 0] > 0, X, **ask)
-    again = [first, over_kernels(X[:, 0] > 0, X, centres=first.centres, **ask)]
+    send = {"sensitive_features": X[:, 1] > 0, "basis": gaussian()}
+    first = over_kernels(X[:, 0] > 0, X, **send)
+    again = [first, over_kernels(X[:, 0] > 0, X, centres=first.centres, **send)]
     assert again[0].worst_difference == pytest.approx(again[1].worst_difference, abs=1e-9)
 
 
 def test_mixtures_of_clients_are_no_better_than_the_worst_client():
     table, model = fitted()
-    parts = dealt(table, 4, seed=5)
-    made = audit_clients(model, parts, basis=by_client(), bound=math.inf, held_out=False)
+    subgroups = dealt(table, 4, seed=5)
+    certificate = audit_clients(model, subgroups, basis=by_client(), bound=math.inf, held_out=False)
     local = [
-        metrics.risk_difference(model.predict(t), t.column("sex").aligned(("g0", "g1")))
-        for t in parts.values()
+        scoring.risk_difference(model.predict(t), t.column("sex").aligned(("g0", "g1")))
+        for t in subgroups.values()
     ]
-    assert made.kernels.worst_difference >= max(local) - 1e-9
-    right = [metrics.accuracy(t.labels("yes"), model.predict(t)) for t in parts.values()]
-    assert made.kernels.worst_accuracy == pytest.approx(min(right))
-    assert "mixtures of the clients, no bound" in str(made)
+    assert certificate.kernels.worst_difference >= max(local) - 1e-9
+    right = [scoring.accuracy(t.labels("yes"), model.predict(t)) for t in subgroups.values()]
+    assert certificate.kernels.worst_accuracy == pytest.approx(min(right))
+    assert "mixtures of the clients, no bound" in str(certificate)
 
 
 # --- groups, rows, features ---
@@ -248,14 +248,14 @@ def test_mixtures_of_clients_are_no_better_than_the_worst_client():
 def test_a_group_that_never_has_the_floor_is_named_and_left_out():
     X, y, s, d = problem(3, n=400)
     s[:4], d[:4] = 2, 1
-    made = audit(d, X, y, sensitive_features=s, **PLAIN)
-    assert made.kernels.under_floor == ("2",)
-    assert "'2'" in str(made)
-    assert "2" not in made.kernels.pair
-    assert made.parts[0].rates[2].rows == 4
+    certificate = audit(d, X, y, sensitive_features=s, **PLAIN)
+    assert certificate.kernels.under_floor == ("2",)
+    assert "'2'" in str(certificate)
+    assert "2" not in certificate.kernels.pair
+    assert certificate.subgroups[0].rates[2].rows == 4
     low = over_kernels(d, X, y, sensitive_features=s, **(PLAIN | {"floor": 0.001}))
     assert low.under_floor == ()
-    assert low.worst_difference > made.kernels.worst_difference
+    assert low.worst_difference > certificate.kernels.worst_difference
 
 
 # --- who may be audited ---
@@ -270,23 +270,23 @@ def test_a_model_a_classifier_a_function_and_plain_predictions_agree():
     names = np.where(y, "rich", "poor")
     classifier = LogisticRegression().fit(X, names)
     p = classifier.predict_proba(X)[:, 1]
-    ask = {"sensitive_features": pd.Series(s).map({0: "F", 1: "M"}), "basis": gaussian(), **ROUND}
+    send = {"sensitive_features": pd.Series(s).map({0: "F", 1: "M"}), "basis": gaussian(), **ROUND}
     made = [
-        audit(classifier, X, names, **ask),
-        audit(lambda rows: classifier.predict_proba(rows)[:, 1], X, names, **ask),
-        audit(classifier.predict(X), X.to_numpy(float), pd.Series(names), **ask),
-        audit((p > 0.5).astype(int), X, pd.Categorical(names), **ask),
-        audit(p.astype(object), X, y + 1, **ask),
-        audit(np.where(p > 0.5, 2, 1), X, y + 1.0, **ask),
-        audit(p > 0.5, X, y.astype(bool), **ask),
-        audit(1 - p, X, names, positive="poor", **ask),
-        audit(p - 0.2 * (p > 0.2), X, names, threshold=0.3, **ask),
+        audit(classifier, X, names, **send),
+        audit(lambda rows: classifier.predict_proba(rows)[:, 1], X, names, **send),
+        audit(classifier.predict(X), X.to_numpy(float), pd.Series(names), **send),
+        audit((p > 0.5).astype(int), X, pd.Categorical(names), **send),
+        audit(p.astype(object), X, y + 1, **send),
+        audit(np.where(p > 0.5, 2, 1), X, y + 1.0, **send),
+        audit(p > 0.5, X, y.astype(bool), **send),
+        audit(1 - p, X, names, positive="poor", **send),
+        audit(p - 0.2 * (p > 0.2), X, names, threshold=0.3, **send),
     ]
     for other in made[1:]:
         one, two = made[0].kernels, other.kernels
         assert two.worst_difference == pytest.approx(one.worst_difference, abs=1e-4)
         assert two.worst_accuracy == pytest.approx(one.worst_accuracy)
-    silent = audit(classifier, X, **ask)
+    silent = audit(classifier, X, **send)
     assert math.isnan(silent.accuracy)
     worst = made[0].kernels.worst_difference
     assert silent.kernels.worst_difference == pytest.approx(worst, abs=1e-9)
@@ -296,12 +296,12 @@ def test_a_model_a_classifier_a_function_and_plain_predictions_agree():
 
 def test_a_table_is_encoded_by_itself_where_no_model_says_how():
     table, model = fitted()
-    ask = {"sensitive_features": "sex", "basis": gaussian()}
-    by_model = over_kernels(model, table, **ask)
-    by_itself = over_kernels(model.predict(table), table, **ask)
-    named = over_kernels(model.predict(table), table, table.labels("yes"), **ask)
+    send = {"sensitive_features": "sex", "basis": gaussian()}
+    by_model = over_kernels(model, table, **send)
+    by_itself = over_kernels(model.predict(table), table, **send)
+    named = over_kernels(model.predict(table), table, table.labels("yes"), **send)
     assert by_itself.worst_accuracy == by_model.worst_accuracy == named.worst_accuracy
-    made = over_kernels(model, replace(table, target=None), **ask)
+    made = over_kernels(model, replace(table, target=None), **send)
     assert made.worst_difference == pytest.approx(by_model.worst_difference, abs=1e-9)
     assert math.isnan(made.worst_accuracy)
 
@@ -311,31 +311,31 @@ def test_a_table_is_encoded_by_itself_where_no_model_says_how():
 
 def test_a_tally_adds_up():
     rng = np.random.default_rng(0)
-    x, cells = rng.random((9000, 2)), rng.integers(0, 5, 9000)
+    x, strata = rng.random((9000, 2)), rng.integers(0, 5, 9000)
 
-    def ask(rows):
-        return tally(x[rows].__getitem__, lambda x: x * x, cells[rows], 5)
+    def send(rows):
+        return tally(x[rows].__getitem__, lambda x: x * x, strata[rows], 5)
 
-    whole, first, rest = (ask(rows) for rows in (slice(None), slice(5000), slice(5000, None)))
+    whole, first, rest = (send(rows) for rows in (slice(None), slice(5000), slice(5000, None)))
     np.testing.assert_allclose(whole, first + rest)
     K = np.hstack([x * x, np.ones((9000, 1))])
-    np.testing.assert_allclose(whole[3], K[cells == 3].sum(axis=0))
+    np.testing.assert_allclose(whole[3], K[strata == 3].sum(axis=0))
 
 
 def test_the_seed_draws_centres():
     X, y, s, d = problem(8)
-    ask = {"sensitive_features": s, "basis": BASIS}
-    one, again, other = (over_kernels(d, X, y, seed=seed, **ask) for seed in (0, 0, 1))
+    send = {"sensitive_features": s, "basis": BASIS}
+    one, again, other = (over_kernels(d, X, y, seed=seed, **send) for seed in (0, 0, 1))
     assert np.array_equal(one.centres, again.centres)
     assert not np.array_equal(one.centres, other.centres)
 
 
 def test_kernels_above_one_are_bounded_on_the_rows_alone():
     X, y, s, d = problem(8)
-    made = audit(d, X, y, sensitive_features=s, basis=lambda rows: 3 * rows, bound=math.inf)
-    assert math.isnan(made.kernels.upper)
-    assert math.isfinite(made.upper)
-    assert "exceeds 1" in str(made)
+    certificate = audit(d, X, y, sensitive_features=s, basis=lambda rows: 3 * rows, bound=math.inf)
+    assert math.isnan(certificate.kernels.upper)
+    assert math.isfinite(certificate.upper)
+    assert "exceeds 1" in str(certificate)
 
 
 # --- how it is told ---
@@ -343,24 +343,26 @@ def test_kernels_above_one_are_bounded_on_the_rows_alone():
 
 def test_a_certificate_is_short_to_read_and_whole_in_json():
     X, y, s, d = problem(5)
-    made = audit(d, X, y, sensitive_features=s, basis=gaussian(40, 0.5), bound=math.inf)
-    text = str(made)
+    certificate = audit(d, X, y, sensitive_features=s, basis=gaussian(40, 0.5), bound=math.inf)
+    text = str(certificate)
     assert "reweighted by 40 gaussian kernels of width 0.5, no bound" in text
     assert "guarantee" not in text
-    assert len(repr(made)) < 1500
-    told = json.loads(json.dumps(made.to_json(), allow_nan=False))
-    kernels = told["kernels"]
+    assert len(repr(certificate)) < 1500
+    content = json.loads(json.dumps(certificate.to_json(), allow_nan=False))
+    kernels = content["kernels"]
     assert kernels["bound"] is None
-    assert told["worst_difference"] == made.worst_difference
-    assert kernels["alpha_accuracy"] == made.kernels.alpha_accuracy.tolist()
-    assert told["groups"] == ["0", "1"]
+    assert content["worst_difference"] == certificate.worst_difference
+    assert kernels["alpha_accuracy"] == certificate.kernels.alpha_accuracy.tolist()
+    assert content["groups"] == ["0", "1"]
     basis = {"kind": "gaussian", "kernels": 40, "sigma": 0.5, "centres": "rows", "split": False}
     assert {key: kernels["basis"][key] for key in basis} == basis
     assert kernels["centres"] is None
-    again = Certificate.from_json(told)
-    assert again.to_json() == made.to_json()
-    assert str(again) == str(made)
-    early = replace(made, kernels=replace(made.kernels, outcome=Outcome.FAILED, tolerance=0.01))
+    again = Certificate.from_json(content)
+    assert again.to_json() == certificate.to_json()
+    assert str(again) == str(certificate)
+    early = replace(
+        certificate, kernels=replace(certificate.kernels, outcome=Outcome.FAILED, tolerance=0.01)
+    )
     assert "stopped early" in str(early)
     assert early.warnings[0] in report.grids(early)[0].note
 
@@ -370,13 +372,13 @@ def test_the_figure_holds_odd_names_and_few_numbers():
 
     X, y, s, d = problem(6)
     X = pd.DataFrame(X * 1e5, columns=["pay in $ or $^", "x" * 60, "one=1"])
-    for ask in ({"y": y, "basis": gaussian()}, {"basis": gaussian(), "held_out": False}, {}):
-        made = audit(d, X, sensitive_features=s, **ask)
-        assert png(report.figure(made), dpi=50)[:4] == b"\x89PNG"
-        lines = {line[0]: line for line in report.grids(made)[0].lines}
-        assert lines["risk difference"][1] == f"{made.worst_difference:.4f}"
-        assert ("risk difference, reweighted" in lines) == ("basis" in ask)
-        assert ("accuracy" in lines) == ("y" in ask)
+    for send in ({"y": y, "basis": gaussian()}, {"basis": gaussian(), "held_out": False}, {}):
+        certificate = audit(d, X, sensitive_features=s, **send)
+        assert png(report.figure(certificate), dpi=50)[:4] == b"\x89PNG"
+        lines = {line[0]: line for line in report.grids(certificate)[0].lines}
+        assert lines["risk difference"][1] == f"{certificate.worst_difference:.4f}"
+        assert ("risk difference, reweighted" in lines) == ("basis" in send)
+        assert ("accuracy" in lines) == ("y" in send)
 
 
 # --- bad input ---
@@ -407,9 +409,9 @@ BAD = {
     },
     "floor is 2; it must be a number from 0 to 1": {"floor": 2},
     "centres have shape (4, 2) where X has 3 columns": {"centres": np.zeros((4, 2))},
-    "unknown notion 'equality'; there are: demographic_parity": {"notion": "equality"},
-    "notion 'equal_opportunity' compares rows of one label: give y": {
-        "notion": "equal_opportunity",
+    "unknown metric 'equality'; there are: demographic_parity": {"metric": "equality"},
+    "metric 'equal_opportunity' compares rows of one label: give y": {
+        "metric": "equal_opportunity",
         "y": None,
     },
     "basis 'by_client' needs clients": {"basis": by_client()},
@@ -434,10 +436,10 @@ def test_bad_input_is_answered_with_value_and_remedy(sentence):
         s[:] = X[:, 0] > 0.5
         change["basis"] = gaussian(20, 0.02)
         change["bound"] = math.inf
-    ask = {"sensitive_features": change.pop("s", s)} | change
-    args = [ask.pop("given", d), ask.pop("X", X), ask.pop("y", y)]
+    send = {"sensitive_features": change.pop("s", s)} | change
+    args = [send.pop("given", d), send.pop("X", X), send.pop("y", y)]
     with pytest.raises(AgnosticFairError) as error:
-        audit(*args, **ask)
+        audit(*args, **send)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -462,11 +464,11 @@ def test_bad_tables_and_clients_are_answered_too():
 
 def test_a_group_no_kernel_reaches_has_no_mass():
     X = np.r_[np.zeros((50, 1)), np.full((50, 1), 1e3)]
-    ask = {"scale": False, "centres": [[0.0]], "bound": math.inf}
+    send = {"scale": False, "centres": [[0.0]], "bound": math.inf}
     with pytest.raises(
         SettingsError, match="group 'far' has no mass: no kernel reaches a row of it"
     ):
-        audit(X[:, 0] > 5, X, sensitive_features=["far" if x > 5 else "near" for x in X], **ask)
+        audit(X[:, 0] > 5, X, sensitive_features=["far" if x > 5 else "near" for x in X], **send)
 
 
 # --- the command ---
@@ -500,15 +502,15 @@ BRIEF = (*ROLES, "--kernels", 20, "--bound", 20)
 def test_the_command_writes_what_the_library_finds(call, rows):
     code, out, err = call("audit", rows, *BRIEF, "--model", "model.safetensors", "--out", "one")
     assert (code, err) == (0, "")
-    told = json.loads((rows.parent / "one" / "certificate.json").read_text())
+    content = json.loads((rows.parent / "one" / "certificate.json").read_text())
     table, model = fitted()
     alone = replace(model, training=None)
-    made = audit(alone, table, sensitive_features="sex", basis=gaussian(20), bound=20)
-    assert told | json.loads(json.dumps(made.to_json())) == told
-    assert told["data"]["rows"]["rows"] == len(table)
-    assert told["command"].startswith("agnosticfair audit ")
-    assert str(made) in " ".join(out.split())
-    assert f"{made.difference:.4f}" in out
+    certificate = audit(alone, table, sensitive_features="sex", basis=gaussian(20), bound=20)
+    assert content | json.loads(json.dumps(certificate.to_json())) == content
+    assert content["data"]["rows"]["rows"] == len(table)
+    assert content["command"].startswith("agnosticfair audit ")
+    assert str(certificate) in " ".join(out.split())
+    assert f"{certificate.difference:.4f}" in out
     assert (rows.parent / "one" / "certificate.png").read_bytes()[:4] == b"\x89PNG"
     assert sorted(p.name for p in (rows.parent / "one").iterdir()) == [
         "audit.html",
@@ -516,41 +518,41 @@ def test_the_command_writes_what_the_library_finds(call, rows):
         "certificate.png",
     ]
     code, out, _ = call("audit", rows, *BRIEF, "--model", "model.safetensors", "--json")
-    same = {"command": told["command"], "digest": told["digest"]}
-    assert json.loads(out) | same == told
+    same = {"command": content["command"], "digest": content["digest"]}
+    assert json.loads(out) | same == content
 
 
 def test_rows_are_left_beside_a_certificate_only_where_asked_for(call, rows):
     """A certificate is made to travel: features, label and group of every row lay beside it."""
-    ask = ("audit", rows, *BRIEF, "--model", "model.safetensors", "--out", "one")
-    assert "rows.parquet" not in call(*ask)[1]
+    send = ("audit", rows, *BRIEF, "--model", "model.safetensors", "--out", "one")
+    assert "rows.parquet" not in call(*send)[1]
     kept = rows.parent / "one" / "rows.parquet"
     assert not kept.exists()
-    code, out, _ = call(*ask, "--keep-rows")
+    code, out, _ = call(*send, "--keep-rows")
     assert code == 0
     assert "rows.parquet" in out  # it holds rows: say so
     assert read_decided(kept).y.shape == (240,)
     assert call("report", "one", "--out", "page.html")[0] == 0
-    assert call(*ask)[0] == 0
+    assert call(*send)[0] == 0
     assert not kept.exists()  # those of an earlier audit are not this certificate's
     assert call("report", "one", "--out", "page.html", "--force")[0] == 0
     assert "--keep-rows" in (rows.parent / "page.html").read_text()
-    told = json.loads((rows.parent / "one" / "certificate.json").read_text())
-    assert told["data"] == {"rows": {"rows": 240}}  # no digest that would tell of the last row
+    content = json.loads((rows.parent / "one" / "certificate.json").read_text())
+    assert content["data"] == {"rows": {"rows": 240}}  # no digest that would tell of the last row
 
 
-def test_the_command_certifies_named_parts_and_verify_checks_it(call, rows, tmp_path):
+def test_the_command_certifies_named_subgroups_and_verify_checks_it(call, rows, tmp_path):
     code, out, _ = call("verify", "--new-key", "issuer.key")
     public = out.split()[-1]
-    ask = ("--predictions", "score", "--drop", "guess", "--drop", "odd", "--key", "issuer.key")
-    parts = ("--columns", "job", "--precision", 0.6)
-    code, out, err = call("audit", rows, *ROLES, *ask, *parts)
+    send = ("--predictions", "score", "--drop", "guess", "--drop", "odd", "--key", "issuer.key")
+    subgroups = ("--columns", "job", "--precision", 0.6)
+    code, out, err = call("audit", rows, *ROLES, *send, *subgroups)
     assert (code, err) == (0, "")
     assert "job = b" in out
     code, out, err = call("verify", "audit/certificate.json", "--key", public)
     assert (code, err) == (0, "")
     assert out.startswith(
-        "It holds: 4 parts (of up to 2 values of job, with at least 1% of the rows)"
+        "It holds: 4 subgroups (of up to 2 values of job, with at least 1% of the rows)"
     )
     assert "recomputed from 240 rows' sums" in out
     assert "Signed with the key you named." in out
@@ -605,15 +607,15 @@ def test_verify_refuses_another_model_and_other_sums_than_the_rows_give(call, ro
     assert (code, err) == (0, "")
     assert out.startswith("Reproduced: ")
     assert "of another model" in call("verify", path, "--model", "other.safetensors")[2]
-    told = json.loads(path.read_text())
-    told["sums"]["rows"] = "0" * 64  # no sums show it
-    path.write_text(json.dumps(proof.sealed(told)))
+    content = json.loads(path.read_text())
+    content["sums"]["rows"] = "0" * 64  # no sums show it
+    path.write_text(json.dumps(proof.sealed(content)))
     assert call("verify", path)[0] == 0
     code, _, err = call("verify", path, *one, "--rows", rows)
     assert code == 2
     assert "has not the rows, or the decisions, that were audited" in err
-    told["asked"]["charm"] = 1
-    path.write_text(json.dumps(proof.sealed(told)))
+    content["request"]["charm"] = 1
+    path.write_text(json.dumps(proof.sealed(content)))
     assert "no audit" in call("verify", path, *one, "--rows", rows)[2]
 
 
@@ -627,7 +629,7 @@ def test_the_command_takes_predictions_in_a_column(call, rows):
         assert found[-1].pop("method") == column
     assert found[0]["worst_difference"] == found[1]["worst_difference"]
     assert found[0]["groups"] == found[1]["groups"]
-    assert found[0]["accuracy"] == pytest.approx(metrics.accuracy(*_answers()))
+    assert found[0]["accuracy"] == pytest.approx(scoring.accuracy(*_answers()))
 
 
 def _answers():
@@ -683,7 +685,7 @@ rng = np.random.default_rng(0)
 X, s = rng.random((1_000_000, 30)), rng.integers(0, 2, 1_000_000)
 y = X[:, 0] + 0.2 * s > 0.5
 kernels = agnosticfair.gaussian(200, 1.0)
-made = agnosticfair.audit(X[:, 0] > 0.4, X, y, sensitive_features=s, basis=kernels, parts=())
+made = agnosticfair.audit(X[:, 0] > 0.4, X, y, sensitive_features=s, basis=kernels, subgroups=())
 assert made.kernels.basis.kernels == 200 and made.kernels.outcome == "optimal"
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

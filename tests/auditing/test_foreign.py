@@ -44,44 +44,44 @@ def certificate(folder="audit"):
 def test_a_pipeline_over_a_frame_with_texts_is_audited(rows):
     model, sex = fitted(rows, rows["income"]), rows["sex"]
     X, y = rows[["age", "job", "sex"]], rows["income"]
-    made = agnosticfair.audit(model, X, y, sensitive_features=sex)
+    certificate = agnosticfair.audit(model, X, y, sensitive_features=sex)
     decided = (model.predict(X) == "yes").astype(int)
     plain = agnosticfair.audit(decided, X, y, sensitive_features=sex)
     rates = [decided[sex == g].mean() for g in "FM"]
-    assert made.difference == pytest.approx(abs(rates[0] - rates[1]))
-    assert (made.upper, made.accuracy) == (plain.upper, plain.accuracy)
+    assert certificate.difference == pytest.approx(abs(rates[0] - rates[1]))
+    assert (certificate.upper, certificate.accuracy) == (plain.upper, plain.accuracy)
 
 
 @pytest.mark.parametrize("bits", [False, True])
 def test_probabilities_of_two_columns_are_those_of_the_labels_in_order(rows, bits):
     y = rows["income"] == "yes" if bits else rows["income"]
     model, X = fitted(rows, y), rows[["age", "job", "sex"]]
-    ask = {"sensitive_features": rows["sex"]}
-    given = agnosticfair.audit(model.predict_proba(X), X, y, **ask)
-    assert given.accuracy == agnosticfair.audit(model, X, y, **ask).accuracy
-    one = agnosticfair.audit(model.predict_proba(X)[:, 1], X, y, **ask)
-    assert given.difference == one.difference
+    send = {"sensitive_features": rows["sex"]}
+    certificate = agnosticfair.audit(model.predict_proba(X), X, y, **send)
+    assert certificate.accuracy == agnosticfair.audit(model, X, y, **send).accuracy
+    one = agnosticfair.audit(model.predict_proba(X)[:, 1], X, y, **send)
+    assert certificate.difference == one.difference
 
 
 def test_a_model_of_0_and_1_is_read_beside_labels_in_words(rows):
     model, X = fitted(rows, (rows["income"] == "yes").astype(int)), rows[["age", "job", "sex"]]
-    made = agnosticfair.audit(model, X, rows["income"], sensitive_features=rows["sex"])
-    assert made.accuracy == pytest.approx(model.score(X, rows["income"] == "yes"))
+    certificate = agnosticfair.audit(model, X, rows["income"], sensitive_features=rows["sex"])
+    assert certificate.accuracy == pytest.approx(model.score(X, rows["income"] == "yes"))
 
 
 def test_predictions_that_are_true_and_false_are_labels_of_these_names(rows):
     y = rows["income"] == "yes"
-    ask = {"sensitive_features": rows["sex"], "positive": "False"}
-    made = agnosticfair.audit(y.to_numpy(), rows[["age"]], y.astype(str).to_numpy(), **ask)
-    assert made.accuracy == 1.0
+    send = {"sensitive_features": rows["sex"], "positive": "False"}
+    certificate = agnosticfair.audit(y.to_numpy(), rows[["age"]], y.astype(str).to_numpy(), **send)
+    assert certificate.accuracy == 1.0
 
 
-@pytest.mark.parametrize("ask", [{}, {"basis": agnosticfair.gaussian(20)}])
-def test_units_do_not_change_a_certificate(rows, ask):
+@pytest.mark.parametrize("send", [{}, {"basis": agnosticfair.gaussian(20)}])
+def test_units_do_not_change_a_certificate(rows, send):
     X, s, y = rows[["age"]].to_numpy(), rows["sex"], rows["income"]
     d = X[:, 0] > 40
     found = [
-        agnosticfair.audit(d, unit * X + low, y, sensitive_features=s, **ask)
+        agnosticfair.audit(d, unit * X + low, y, sensitive_features=s, **send)
         for unit, low in ((1.0, 0.0), (12.0, 0.0), (1.8, 32.0))
     ]
     assert len({(made.upper, made.worst_difference) for made in found}) == 1
@@ -89,11 +89,11 @@ def test_units_do_not_change_a_certificate(rows, ask):
 
 def test_the_command_reads_a_pickle_only_where_its_code_is_trusted(call, rows):
     joblib.dump(fitted(rows, rows["income"]), "theirs.joblib")
-    asked = ("audit", "rows.csv", *ROLES, "--model", "theirs.joblib")
-    said = refused(call, *asked)
+    request = ("audit", "rows.csv", *ROLES, "--model", "theirs.joblib")
+    said = refused(call, *request)
     assert "runs the code of whoever wrote it" in said
     assert "--trust-code" in said
-    code, out, err = call(*asked, "--trust-code")
+    code, out, err = call(*request, "--trust-code")
     assert code == 0
     assert "'theirs.joblib' runs the code" in err
     assert "true-positive rates: F" in out
@@ -111,8 +111,8 @@ def test_a_threshold_asks_a_classifier_for_probabilities(call, rows):
     for target in (rows["income"], (rows["income"] == "yes").astype(int)):
         model = fitted(rows, target)
         joblib.dump(model, "theirs.joblib")
-        asked = ("--model", "theirs.joblib", "--trust-code", "--threshold", 0.8)
-        assert call("audit", "rows.csv", *ROLES, *asked)[0] == 0
+        request = ("--model", "theirs.joblib", "--trust-code", "--threshold", 0.8)
+        assert call("audit", "rows.csv", *ROLES, *request)[0] == 0
         p = model.predict_proba(rows[["age", "job", "sex"]])[:, 1] > 0.8
         assert certificate()["accuracy"] == pytest.approx(np.mean(p == (rows["income"] == "yes")))
 
@@ -133,7 +133,7 @@ def test_an_onnx_file_may_take_all_columns_as_one(call, rows):
     from onnx import TensorProto, helper, numpy_helper
 
     weight = numpy_helper.from_array(np.array([[1.0], [0.0]], np.float32), "w")
-    least = numpy_helper.from_array(np.array([40.0], np.float32), "b")
+    minimum = numpy_helper.from_array(np.array([40.0], np.float32), "b")
     nodes = [
         helper.make_node("MatMul", ["X", "w"], ["d"]),
         helper.make_node("Greater", ["d", "b"], ["above"]),
@@ -141,32 +141,32 @@ def test_an_onnx_file_may_take_all_columns_as_one(call, rows):
     ]
     X = helper.make_tensor_value_info("X", TensorProto.FLOAT, [None, 2])
     y = helper.make_tensor_value_info("label", TensorProto.INT64, [None, 1])
-    graph = helper.make_graph(nodes, "g", [X], [y], [weight, least])
+    graph = helper.make_graph(nodes, "g", [X], [y], [weight, minimum])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     Path("g.onnx").write_bytes(made.SerializeToString())
     numbers = rows.assign(hours=1.0)[["age", "hours"]]
     numbers.assign(income=rows["income"]).to_csv("n.csv", index=False)
-    asked = ("audit", "n.csv", "--target", "income", "--sensitive-features", "hours")
-    assert "one group" in refused(call, *asked, "--model", "g.onnx")
+    request = ("audit", "n.csv", "--target", "income", "--sensitive-features", "hours")
+    assert "one group" in refused(call, *request, "--model", "g.onnx")
     numbers.assign(hours=lambda f: f.index % 2, income=rows["income"]).to_csv("n.csv", index=False)
-    assert call(*asked, "--model", "g.onnx", "--positive", "yes")[0] == 0
+    assert call(*request, "--model", "g.onnx", "--positive", "yes")[0] == 0
     expected = np.mean((numbers["age"] > 40) == (rows["income"] == "yes"))
     assert certificate()["accuracy"] == pytest.approx(expected, abs=1e-3)
 
 
 def test_several_sensitive_features_have_certificates_that_hold_together(call, rows):
     joblib.dump(fitted(rows, rows["income"]), "theirs.joblib")
-    asked = ("--sensitive-features", "town", "--model", "theirs.joblib", "--trust-code")
-    code, out, _ = call("audit", "rows.csv", *ROLES, *asked, "--json")
+    request = ("--sensitive-features", "town", "--model", "theirs.joblib", "--trust-code")
+    code, out, _ = call("audit", "rows.csv", *ROLES, *request, "--json")
     assert code == 0
-    told = json.loads(out)
-    assert [*told] == ["sex", "town"]
-    for name in told:
-        assert certificate(f"audit/{name}") == told[name]
-        assert told[name]["confidence"] == pytest.approx(0.975)
+    content = json.loads(out)
+    assert [*content] == ["sex", "town"]
+    for name in content:
+        assert certificate(f"audit/{name}") == content[name]
+        assert content[name]["confidence"] == pytest.approx(0.975)
     assert call("verify", "audit/town/certificate.json")[0] == 0
     assert call("report", "audit/sex", "audit/town")[0] == 0
-    assert call("audit", "rows.csv", *ROLES, *asked, "--intersections", "--out", "both")[0] == 0
+    assert call("audit", "rows.csv", *ROLES, *request, "--intersections", "--out", "both")[0] == 0
     assert next(iter(certificate("both")["groups"])) == "F & dale"
 
 
@@ -190,12 +190,12 @@ def test_what_is_no_model_is_one_sentence(call, rows, name):
 
 def test_a_model_that_cannot_decide_on_the_rows_says_why(call, rows):
     joblib.dump(fitted(rows, rows["income"]), "theirs.joblib")
-    asked = ("--model", "theirs.joblib", "--trust-code")
+    request = ("--model", "theirs.joblib", "--trust-code")
     rows.drop(columns="job").to_csv("less.csv", index=False)
-    code, _, err = call("audit", "less.csv", *ROLES, *asked)
+    code, _, err = call("audit", "less.csv", *ROLES, *request)
     assert (code, "reads the column 'job', which is not there" in err) == (2, True)
     rows.assign(age="old").to_csv("old.csv", index=False)
-    code, _, err = call("audit", "old.csv", *ROLES, *asked)
+    code, _, err = call("audit", "old.csv", *ROLES, *request)
     assert code == 2
     assert "cannot decide on these rows (ValueError: " in err
     assert "Traceback" not in err

@@ -13,10 +13,10 @@ from agnosticfair.auditing.audit import counting
 from agnosticfair.auditing.limit import (
     Candidate,
     answered,
-    dealt_apart,
     fit_within,
-    kept_in,
+    limit_record,
     next_tau,
+    split_halves,
 )
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.auditing.verifying import verify
@@ -34,59 +34,61 @@ def path(*ends, accuracies=MappingProxyType({})):
         fit = SimpleNamespace(model=k, rounds=5)
         truth[k] = bound
         made.append(Candidate(fit, 0.8 / 4**k, predicted, 0.7 + 0.01 * k, positive))
-    asked = []
+    request = []
 
     def certify(model):
-        asked.append(model)
-        part = SimpleNamespace(
-            name=f"part {model}", rows=9, high=truth[model], difference=0.01, estimable=True
+        request.append(model)
+        subgroup = SimpleNamespace(
+            name=f"subgroup {model}", rows=9, high=truth[model], difference=0.01, estimable=True
         )
         right = accuracies.get(model, 0.7 + 0.01 * model)
         one = SimpleNamespace(
             upper=truth[model],
             worst_difference=0.01,
             accuracy=right,
-            worst_first=[part],
+            worst_first=[subgroup],
             confidence=0.95,
         )
         return {"sex": one}
 
-    return made, certify, asked
+    return made, certify, request
 
 
 def test_the_last_model_before_the_first_failure_is_chosen():
-    made, certify, asked = path(
+    made, certify, request = path(
         (0.05, 0.06, 0.2), (0.09, 0.09, 0.2), (0.12, 0.2, 0.2), (0.3, 0.05, 0.2)
     )
-    fit, promise = answered(made, 0.1, 0.95, certify)
-    assert (fit.model, promise.kept, promise.smallest) == (1, True, 0.09)
-    assert asked == [0, 1, 2]  # a later one that would pass is not looked at
+    fit, certified_limit = answered(made, 0.1, 0.95, certify)
+    assert (fit.model, certified_limit.holds, certified_limit.smallest) == (1, True, 0.09)
+    assert request == [0, 1, 2]  # a later one that would pass is not looked at
 
 
 def test_the_order_is_that_of_the_predictions_and_constants_are_left_out():
     ends = (0.2, 0.12, 0.2), (0.02, 0.01, 0.001), (0.1, 0.08, 0.2)
-    made, certify, asked = path(*ends, accuracies={0: 0.9})
+    made, certify, request = path(*ends, accuracies={0: 0.9})
     fit, _ = answered(made, 0.15, 0.95, certify)
     assert fit.model == 0
-    assert asked == [2, 0]
+    assert request == [2, 0]
 
 
 def test_where_the_first_fails_its_own_bound_is_all_that_may_be_claimed():
-    made, certify, asked = path((0.1, 0.25, 0.2), (0.2, 0.12, 0.2), (0.3, 0.05, 0.2))
-    fit, promise = answered(made, 0.15, 0.95, certify)
-    assert not promise.kept
-    assert (fit.model, promise.smallest, asked) == (0, 0.25, [0])
-    assert promise.in_the_way == ("part 0 (9 rows) shows 0.010, with too few rows to know",)
-    assert str(promise).startswith(
+    made, certify, request = path((0.1, 0.25, 0.2), (0.2, 0.12, 0.2), (0.3, 0.05, 0.2))
+    fit, certified_limit = answered(made, 0.15, 0.95, certify)
+    assert not certified_limit.holds
+    assert (fit.model, certified_limit.smallest, request) == (0, 0.25, [0])
+    assert certified_limit.violations == (
+        "subgroup 0 (9 rows) shows 0.010, with too few rows to know",
+    )
+    assert str(certified_limit).startswith(
         "The limit 0.15 cannot be claimed with 95% confidence: the smallest that can is 0.25"
     )
 
 
 def test_a_limit_that_only_constants_keep_is_not_claimed():
     made, certify, _ = path((0.01, 0.02, 0.001))
-    _, promise = answered(made, 0.15, 0.95, certify)
-    assert not promise.kept
-    assert "decisions are nearly all alike" in str(promise)
+    _, certified_limit = answered(made, 0.15, 0.95, certify)
+    assert not certified_limit.holds
+    assert "decisions are nearly all alike" in str(certified_limit)
 
 
 def test_what_is_claimed_is_wrong_as_seldom_as_stated_whether_or_not_the_limit_is_kept():
@@ -96,16 +98,18 @@ def test_what_is_claimed_is_wrong_as_seldom_as_stated_whether_or_not_the_limit_i
         truth = rng.choice([0.05, 0.14, 0.16, 0.3], size=3)
         bounds = truth + np.where(rng.random(3) < 0.2, -0.1, 0.001)
         made, certify, _ = path(*((0.1 * k, b, 0.2) for k, b in enumerate(bounds)))
-        fit, promise = answered(made, limit, 0.8, certify)
-        wrong.append(truth[fit.model] > (limit if promise.kept else promise.smallest))
+        fit, certified_limit = answered(made, limit, 0.8, certify)
+        wrong.append(
+            truth[fit.model] > (limit if certified_limit.holds else certified_limit.smallest)
+        )
     assert np.mean(wrong) <= 0.2
 
 
 def test_of_those_that_passed_the_most_accurate_is_chosen():
     ends = (0.05, 0.06, 0.2), (0.09, 0.09, 0.2), (0.12, 0.2, 0.2)
     made, certify, _ = path(*ends, accuracies={0: 0.9, 2: 0.95})
-    fit, promise = answered(made, 0.1, 0.95, certify)
-    assert (fit.model, promise.smallest) == (0, 0.06)
+    fit, certified_limit = answered(made, 0.1, 0.95, certify)
+    assert (fit.model, certified_limit.smallest) == (0, 0.06)
 
 
 def test_taus_fall_until_a_bound_is_surely_within_the_limit_then_gaps_near_it_are_halved():
@@ -126,7 +130,7 @@ def test_a_search_ends():
     (weak,), _, _ = path((0.5, 0, 0.2))
     assert next_tau([replace(weak, tau=t) for t in (0.2, 0.1)], 0.1) is None  # nothing moves
     assert next_tau([replace(weak, tau=limits.STRICTEST)], 0.1) is None
-    assert next_tau([weak] * limits.MOST_FITS, 0.1) is None
+    assert next_tau([weak] * limits.MAX_FITS, 0.1) is None
     slow = replace(weak, fit=SimpleNamespace(model=0, rounds=500))
     assert next_tau([weak, slow], 0.1) is None
 
@@ -134,23 +138,23 @@ def test_a_search_ends():
 @pytest.fixture
 def short(monkeypatch):
     """A search of two fits."""
-    monkeypatch.setattr(limits, "MOST_FITS", 2)
+    monkeypatch.setattr(limits, "MAX_FITS", 2)
     return {"sensitive_features": "sex", "precision": 0.3}
 
 
 def test_a_small_fit_under_a_limit_keeps_it_or_says_why_not(short):
     table = small_table(2400, 2)
-    fit, promise = fit_within(dealt(table, 2), limit=0.6, **short)
-    assert promise.kept
-    assert promise.certificates["sex"].upper <= 0.6
-    assert "Keeps the limit 0.6 with 95% confidence" in str(promise)
-    held = dealt_apart(dealt(table, 2), 0)[1]
-    assert promise.certificates["sex"].n == sum(map(len, held.clients.values()))
+    fit, certified_limit = fit_within(dealt(table, 2), limit=0.6, **short)
+    assert certified_limit.holds
+    assert certified_limit.certificates["sex"].upper <= 0.6
+    assert "Keeps the limit 0.6 with 95% confidence" in str(certified_limit)
+    held = split_halves(dealt(table, 2), 0)[1]
+    assert certified_limit.certificates["sex"].n == sum(map(len, held.clients.values()))
     assert fit.model.training is not None
     _, none = fit_within(dealt(table, 2), limit=0.02, **short)
-    assert not none.kept
+    assert not none.holds
     assert none.smallest > 0.02
-    assert none.in_the_way
+    assert none.violations
 
 
 @pytest.mark.parametrize("kind", ["pooled", "engine", "relay", "secure", "stream"])
@@ -167,16 +171,16 @@ def test_a_limit_is_the_same_wherever_rows_lie(kind, short, tmp_path, monkeypatc
         "stream": lambda: streamed(clients, tmp_path),
     }[kind]()
     how = {"secure": True} if kind == "secure" else {}
-    fit, promise = fit_within(rows, limit=0.6, **short, **how)
+    fit, certified_limit = fit_within(rows, limit=0.6, **short, **how)
     assert fit.model.digest == want.model.digest
     assert (fit.model.decision(table) == want.model.decision(table)).all()
-    assert (promise.kept, promise.smallest) == (promised.kept, promised.smallest)
-    one, two = (p.certificates["sex"].to_json() for p in (promise, promised))
-    assert (one["parts"], one["sums"]) == (two["parts"], two["sums"])
+    assert (certified_limit.holds, certified_limit.smallest) == (promised.holds, promised.smallest)
+    one, two = (p.certificates["sex"].to_json() for p in (certified_limit, promised))
+    assert (one["subgroups"], one["sums"]) == (two["subgroups"], two["sums"])
 
 
 def test_under_masks_every_model_of_a_path_is_counted():
-    """Sites answer a question of a round once: another model is another round."""
+    """Sites answer a request of a round once: another model is another round."""
     rows = dealt(small_table(600), 2)
     made = fit(rows, "fl").model
     others = [made, replace(made, w=-made.w), made]
@@ -188,7 +192,7 @@ def test_under_masks_every_model_of_a_path_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("ask", "sentence"),
+    ("send", "sentence"),
     [
         ({"limit": 0}, "limit is 0; it must be a number between 0 and 1, both left out"),
         ({"limit": 0.1, "confidence": 1}, "confidence is 1; it must be"),
@@ -199,9 +203,9 @@ def test_under_masks_every_model_of_a_path_is_counted():
         ),
     ],
 )
-def test_bad_settings_are_named(ask, sentence):
+def test_bad_settings_are_named(send, sentence):
     with pytest.raises(AgnosticFairError) as error:
-        fit_within({"a": small_table(200)}, sensitive_features="sex", **ask)
+        fit_within({"a": small_table(200)}, sensitive_features="sex", **send)
     assert sentence in str(error.value)
 
 
@@ -224,31 +228,31 @@ def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call)
     s, noise = rng.integers(0, 2, 1500), rng.normal(size=(1500, 2))
     X = noise + s[:, None] * [0.5, 0.0]
     y = X.sum(axis=1) > rng.normal(size=1500)
-    monkeypatch.setattr(limits, "MOST_FITS", 2)
+    monkeypatch.setattr(limits, "MAX_FITS", 2)
     fair = AgnosticFairClassifier(limit=0.5, precision=0.3).fit(X, y, sensitive_features=s)
-    assert fair.promise_.limit == 0.5
+    assert fair.certified_limit_.limit == 0.5
     assert fair.predict(X).shape == (1500,)
     with pytest.raises(SettingsError, match="and there is a limit"):
         AgnosticFairClassifier(limit=0.5, tau=0.1).fit(X, y, sensitive_features=s)
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path / "rows.csv", client_rows(0, 900))
-    ask = ("--target", "income", "--sensitive-features", "sex", "--limit", 0.9, "--precision", 0.4)
-    code, out, err = call("fit", file, *ask)
+    send = ("--target", "income", "--sensitive-features", "sex", "--limit", 0.9, "--precision", 0.4)
+    code, out, err = call("fit", file, *send)
     assert code == 0
     assert "limit 0.9" in err
     assert "model-sex-certificate.json" in out
     card = (tmp_path / "model-card.md").read_text()
     assert "limit 0.9" in card
     assert "not certified: risk difference" not in card  # that is of the rows of the fit
-    told = json.loads((tmp_path / "model-sex-certificate.json").read_text())
-    assert told["limit"] == 0.9
+    content = json.loads((tmp_path / "model-sex-certificate.json").read_text())
+    assert content["limit"] == 0.9
     assert call("verify", "model-sex-certificate.json")[0] == 0
     (tmp_path / "other-sex-certificate.json").write_text("mine")
-    code, _, err = call("fit", file, *ask, "--out", "other.safetensors")
+    code, _, err = call("fit", file, *send, "--out", "other.safetensors")
     assert code == 2
     assert "other-sex-certificate.json" in err
-    assert call("fit", file, *ask, "--tau", 0.1, "--force")[0] == 2
-    code, _, err = call("fit", file, *ask, "--checkpoint", "kept", "--force")
+    assert call("fit", file, *send, "--tau", 0.1, "--force")[0] == 2
+    code, _, err = call("fit", file, *send, "--checkpoint", "kept", "--force")
     assert code == 2
     assert "leave out --checkpoint" in err
 
@@ -265,7 +269,7 @@ def people(seed, n=600, times=3):
     return replace(made, other={"who": who}, target=replace(table.target, codes=label))
 
 
-def test_nobody_is_in_both_halves_and_everybody_certifies_once():
+def test_nobody_is_in_both_halves_and_overall_certifies_once():
     clients = {"a": people(0), "b": people(1)}
     fitting, held, (note,) = limits.dealt_by_cluster(clients, "who", 0, {})
     for key, table in clients.items():
@@ -282,9 +286,9 @@ def test_nobody_is_in_both_halves_and_everybody_certifies_once():
 
 def test_a_limit_by_cluster_says_so_in_its_certificate(short):
     clients = {"a": people(0, 900), "b": people(1, 900)}
-    _, promise = fit_within(clients, limit=0.8, cluster="who", positive="yes", **short)
-    (made,) = promise.certificates.values()
+    _, certified_limit = fit_within(clients, limit=0.8, cluster="who", positive="yes", **short)
+    (made,) = certified_limit.certificates.values()
     assert made.notes[0].startswith(f"One row of each of {made.n:,} clusters among")
-    about = kept_in(promise, made)
-    told = made.to_json() | about | {"notes": [about["says"], *made.notes]}
+    about = limit_record(certified_limit, made)
+    told = made.to_json() | about | {"notes": [about["sentence"], *made.notes]}
     assert verify(sealed(json.loads(json.dumps(told)))) == ()

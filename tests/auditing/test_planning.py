@@ -15,15 +15,15 @@ def test_with_the_rows_of_the_plan_the_interval_is_as_narrow_as_planned_and_with
         n += n % 2
         group = np.arange(n) % 2
         decided = np.random.default_rng(0).random(n) < 0.4
-        overall = audit(decided, np.zeros((n, 1)), sensitive_features=group).parts[0]
+        overall = audit(decided, np.zeros((n, 1)), sensitive_features=group).subgroups[0]
         assert overall.estimable  # always: the interval says how little is known
         assert (overall.high - overall.difference <= 0.1) == able
 
 
-def test_smaller_groups_more_parts_and_more_precision_need_more_rows():
+def test_smaller_groups_more_subgroups_and_more_precision_need_more_rows():
     assert rows_needed(0.1, 0.9, 0.1) > rows_needed(0.5, 0.5, 0.1)
     assert rows_needed(0.5, 0.5, 0.05) > 3.9 * rows_needed(0.5, 0.5, 0.1)
-    assert rows_needed(0.1, 0.1, 0.1, parts=100) > rows_needed(0.1, 0.1, 0.1, parts=10)
+    assert rows_needed(0.1, 0.1, 0.1, subgroups=100) > rows_needed(0.1, 0.1, 0.1, subgroups=10)
 
 
 def test_the_command_says_how_many_rows_an_audit_needs(call, files):

@@ -10,32 +10,32 @@ from agnosticfair import audit
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.verifying import verify
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics import reweighed
+from agnosticfair.mathematics import reweighting
 from agnosticfair.mathematics.basis import gaussian
 
 
-def certificate(**ask):
+def certificate(**send):
     table, decided = held(3000)
-    made = audit(decided, table, sensitive_features="sex", precision=0.2, **ask)
-    return json.loads(json.dumps(made.to_json()))
+    certificate = audit(decided, table, sensitive_features="sex", precision=0.2, **send)
+    return json.loads(json.dumps(certificate.to_json()))
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "send",
     [
         {},
-        {"mixtures": True, "basis": gaussian(4, 1.0), "parts": ("job",)},
+        {"mixtures": True, "basis": gaussian(4, 1.0), "subgroups": ("job",)},
         {"basis": gaussian(4, 1.0)},
-        {"basis": gaussian(4, 1.0), "notion": "bounded_group_loss"},
+        {"basis": gaussian(4, 1.0), "metric": "bounded_group_loss"},
     ],
 )
-def test_an_untouched_certificate_is_verified_without_rows(ask):
-    told = proof.sealed(certificate(**ask), bytes(range(32)))
-    assert verify(told) == ()
-    assert verify(told, told["signature"]["public_key"]) == ()
-    other = proof.sealed(told, bytes(32))["signature"]["public_key"]
-    assert "another key" in verify(told, other)[0]
-    assert "not signed" in verify(proof.sealed(told), other)[0]
+def test_an_untouched_certificate_is_verified_without_rows(send):
+    seal = proof.sealed(certificate(**send), bytes(range(32)))
+    assert verify(seal) == ()
+    assert verify(seal, seal["signature"]["public_key"]) == ()
+    other = proof.sealed(seal, bytes(32))["signature"]["public_key"]
+    assert "another key" in verify(seal, other)[0]
+    assert "not signed" in verify(proof.sealed(seal), other)[0]
 
 
 def leaves(value, path=()):
@@ -65,78 +65,84 @@ def changed(told, path, value):
 
 
 def test_more_than_a_hundred_tamperings_are_refused():
-    ask = {"mixtures": True, "basis": gaussian(4, 1.0)}
-    told = proof.sealed(certificate(parts=("job",), **ask), bytes(range(32)))
-    key = told["signature"]["public_key"]
-    everything = [*leaves(told)]
+    send = {"mixtures": True, "basis": gaussian(4, 1.0)}
+    seal = proof.sealed(certificate(subgroups=("job",), **send), bytes(range(32)))
+    key = seal["signature"]["public_key"]
+    everything = [*leaves(seal)]
     some = everything[:: len(everything) // 110]
     assert len(some) > 100
     assert any("duals" in path for path, _ in some)
     for path, value in some:
-        assert verify(changed(told, path, value), key), path
-    for gone in told:
-        cut = {k: v for k, v in told.items() if k != gone}
+        assert verify(changed(seal, path, value), key), path
+    for gone in seal:
+        cut = {k: v for k, v in seal.items() if k != gone}
         assert verify(cut, key), gone
 
 
 def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
-    told = certificate(parts=("job",))
+    one_certificate = certificate(subgroups=("job",))
     numbers = [
         (path, value)
-        for path, value in leaves(told)
-        if path[:2] not in (("sums", "least"), ("sums", "depth"), ("sums", "axes"))
-        and path[0] in ("sums", "parts", "upper", "n", "confidence")
+        for path, value in leaves(one_certificate)
+        if path[:2] not in (("sums", "min_share"), ("sums", "depth"), ("sums", "axes"))
+        and path[0] in ("sums", "subgroups", "upper", "n", "confidence")
         and isinstance(value, int | float)
     ]
     assert len(numbers) > 100
     for path, value in numbers[:: len(numbers) // 100]:
-        assert verify(proof.sealed(changed(told, path, value))), path
+        assert verify(proof.sealed(changed(one_certificate, path, value))), path
     assert "no certificate" in verify({"format": "other"})[0]
     assert verify([1])
 
 
 def test_kernels_are_refuted_by_their_sums():
-    told = certificate(basis=gaussian(4, 1.0), parts=())
-    assert [part["name"] for part in told["parts"]] == ["everybody"]
-    rows = [path for path, _ in leaves(told) if "psi" in path and path[-1] == 4]
+    one_certificate = certificate(basis=gaussian(4, 1.0), subgroups=())
+    assert [subgroup["name"] for subgroup in one_certificate["subgroups"]] == ["overall"]
+    rows = [path for path, _ in leaves(one_certificate) if "psi" in path and path[-1] == 4]
     assert len(rows) == 8
     for path in [("upper",), ("n",), ("kernels", "upper"), *rows]:
-        value = dict(leaves(told))[path]
-        assert verify(proof.sealed(changed(told, path, value))), path
-    more = copy.deepcopy(told)
-    more["sums"]["psi"][0][0][0][0] = told["n"]
+        value = dict(leaves(one_certificate))[path]
+        assert verify(proof.sealed(changed(one_certificate, path, value))), path
+    more = copy.deepcopy(one_certificate)
+    more["sums"]["psi"][0][0][0][0] = one_certificate["n"]
     assert verify(proof.sealed(more))
-    bare = told | {"sums": None}
+    bare = one_certificate | {"sums": None}
     assert "no sums" in verify(proof.sealed(bare))[0]
 
 
 def test_duals_show_the_bounds_over_mixtures_and_kernels_without_a_search(monkeypatch):
-    told = certificate(mixtures=True, basis=gaussian(4, 1.0), parts=("job",))
-    honest = told["mixtures"], told["kernels"]["upper"]
-    duals = [path for path, _ in leaves(told) if "duals" in path or "kernel_duals" in path]
+    one_certificate = certificate(mixtures=True, basis=gaussian(4, 1.0), subgroups=("job",))
+    honest = one_certificate["mixtures"], one_certificate["kernels"]["upper"]
+    duals = [
+        path for path, _ in leaves(one_certificate) if "duals" in path or "kernel_duals" in path
+    ]
     assert len(duals) > 100
 
     def look(*_):
         raise AssertionError("nothing is to be solved again")
 
-    monkeypatch.setattr(reweighed, "worst_difference", look)
-    assert verify(proof.sealed(told)) == ()
+    monkeypatch.setattr(reweighting, "worst_difference", look)
+    assert verify(proof.sealed(one_certificate)) == ()
     refused = 0
     for path in duals[:: len(duals) // 20]:
-        value = dict(leaves(told))[path]
-        wrong = verify(proof.sealed(changed(told, path, value + 0.01)))
+        value = dict(leaves(one_certificate))[path]
+        wrong = verify(proof.sealed(changed(one_certificate, path, value + 0.01)))
         refused += bool(wrong)  # other multipliers may show the same: weak duality
     assert refused > 5
     for at, bound in (("mixtures", honest[0]), ("kernels", honest[1])):
-        lower = {**told, "mixtures": bound - 0.01} if at == "mixtures" else copy.deepcopy(told)
+        lower = (
+            {**one_certificate, "mixtures": bound - 0.01}
+            if at == "mixtures"
+            else copy.deepcopy(one_certificate)
+        )
         if at == "kernels":
             lower["kernels"]["upper"] = bound - 0.01
         assert verify(proof.sealed(lower)), at
-    for cut in (told["sums"]["duals"], told["sums"]["kernel_duals"]):
+    for cut in (one_certificate["sums"]["duals"], one_certificate["sums"]["kernel_duals"]):
         kept = cut.pop()
-        assert verify(proof.sealed(told))
+        assert verify(proof.sealed(one_certificate))
         cut += [kept, kept]
-        assert verify(proof.sealed(told))
+        assert verify(proof.sealed(one_certificate))
         cut.pop()
 
 
@@ -144,8 +150,8 @@ def test_keys_are_kept_by_their_owner(tmp_path):
     path = tmp_path / "issuer.key"
     public = proof.new_key(path)
     assert path.stat().st_mode & 0o077 == 0
-    told = proof.sealed(certificate(parts=("job",)), proof.read_key(path))
-    assert told["signature"]["public_key"] == public
+    seal = proof.sealed(certificate(subgroups=("job",)), proof.read_key(path))
+    assert seal["signature"]["public_key"] == public
     with pytest.raises(SettingsError, match="cannot write a key"):
         proof.new_key(path)
     (tmp_path / "no.key").write_text("abc")
@@ -161,6 +167,6 @@ def test_json_that_is_nested_huge_or_odd_is_one_sentence(nested, tmp_path, call,
         path.write_text(text)
         code, out, err = call("verify", path)
         assert (code, out, err.count("\n")) == (2, "", 1), err[:200]
-    monkeypatch.setattr(proof, "MOST_BYTES", 10)
+    monkeypatch.setattr(proof, "MAX_BYTES", 10)
     code, _, err = call("verify", path)
     assert (code, "more than 10 bytes" in err) == (2, True)

@@ -39,9 +39,9 @@ def test_real_rows_and_coarse_ones_are_not_blamed():
 def test_a_certificate_says_that_rows_repeat_and_verifies():
     table, decided = held(600)
     eight = np.repeat(np.arange(600), 8)
-    made = audit(decided[eight], table.take(eight), sensitive_features="sex", precision=0.2)
-    assert "4,200 of the 4,800 rows repeat another one" in str(made)
-    assert verify(proof.sealed(json.loads(json.dumps(made.to_json())))) == ()
+    certificate = audit(decided[eight], table.take(eight), sensitive_features="sex", precision=0.2)
+    assert "4,200 of the 4,800 rows repeat another one" in str(certificate)
+    assert verify(proof.sealed(json.loads(json.dumps(certificate.to_json())))) == ()
     once = audit(decided, table, sensitive_features="sex", precision=0.2)
     assert "repeat" not in str(once)
 
@@ -58,9 +58,9 @@ def test_by_cluster_the_bounds_hold_where_rows_repeat():
         some = lines[one_of_each(lines, len(lines), seed)]
         for name, rows in (("rows", lines), ("clusters", some)):
             X = np.column_stack([job[rows], rows % 97])
-            made = audit(decided[rows], X, sensitive_features=sex[rows], precision=0.3)
-            able = [part for part in made.parts if part.estimable]
-            missed[name] += any(not part.low <= 0.15 <= part.high for part in able)
+            certificate = audit(decided[rows], X, sensitive_features=sex[rows], precision=0.3)
+            able = [subgroup for subgroup in certificate.subgroups if subgroup.estimable]
+            missed[name] += any(not subgroup.low <= 0.15 <= subgroup.high for subgroup in able)
     assert missed["rows"] >= 10
     assert missed["clusters"] <= 2
 
@@ -69,11 +69,11 @@ def test_the_command_audits_one_row_of_each_cluster(call, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     rows = [{**row, "who": str(k)} for k, row in enumerate(client_rows(3, 200)) for _ in range(3)]
     write(tmp_path / "rows.csv", [{**row, "guess": row["income"]} for row in rows])
-    ask = ("audit", "rows.csv", *ROLES, "--predictions", "guess", "--precision", 0.9)
-    code, out, _ = call(*ask, "--cluster", "who")
+    send = ("audit", "rows.csv", *ROLES, "--predictions", "guess", "--precision", 0.9)
+    code, out, _ = call(*send, "--cluster", "who")
     assert code == 0
     assert "One row of each of 200 clusters among 600 rows" in " ".join(out.split())
     assert json.loads((tmp_path / "audit/certificate.json").read_text())["n"] == 200
     assert call("verify", "audit/certificate.json", "--rows", "rows.csv")[0] == 0
-    code, out, _ = call(*ask, "--drop", "who")
+    code, out, _ = call(*send, "--drop", "who")
     assert "rows repeat another one" in " ".join(out.split())

@@ -10,16 +10,16 @@ from helpers import held
 from agnosticfair import audit
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.certificate import limit_sentence
-from agnosticfair.auditing.parts import Subpopulations
 from agnosticfair.auditing.repeats import note_of, one_of_each_note
+from agnosticfair.auditing.subgroups import Subgroups
 from agnosticfair.auditing.verifying import scope, unchecked, verify
 from agnosticfair.mathematics.basis import gaussian
 
 
-def certificate(n=4000, **ask):
+def certificate(n=4000, **send):
     table, decided = held(n)
-    made = audit(decided, table, sensitive_features="sex", precision=0.2, **ask)
-    return made, json.loads(json.dumps(made.to_json()))
+    certificate = audit(decided, table, sensitive_features="sex", precision=0.2, **send)
+    return certificate, json.loads(json.dumps(certificate.to_json()))
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def honest():
 
 @pytest.fixture(scope="module")
 def over_kernels():
-    return certificate(basis=gaussian(4, 1.0), parts=("job",), mixtures=True)[1]
+    return certificate(basis=gaussian(4, 1.0), subgroups=("job",), mixtures=True)[1]
 
 
 def put(*path_and_value):
@@ -46,78 +46,84 @@ def put(*path_and_value):
 
 
 def worst_at(told):
-    """Where the worst estimable part stands, and its place among the sums."""
-    k = max(range(1, len(told["parts"])), key=lambda k: told["parts"][k]["high"])
-    name = told["parts"][k]["name"]
-    made = certificate_parts(told)
+    """Where the worst estimable subgroup stands, and its place among the sums."""
+    k = max(range(1, len(told["subgroups"])), key=lambda k: told["subgroups"][k]["high"])
+    name = told["subgroups"][k]["name"]
+    made = certificate_subgroups(told)
     return k, made.index(name)
 
 
-def certificate_parts(told):
-    from agnosticfair.mathematics.parts import part_name
+def certificate_subgroups(told):
+    from agnosticfair.mathematics.subgroups import subgroup_name
 
     axes = proof.axes_of(told["sums"])
-    return [part_name(axes, tuple(map(tuple, part))) for part in told["sums"]["parts"]]
+    return [
+        subgroup_name(axes, tuple(map(tuple, subgroup))) for subgroup in told["sums"]["subgroups"]
+    ]
 
 
 def relisted(told):
-    """Everything that follows from the parts that are left, made anew as a skilled forger would."""
-    able = [part for part in told["parts"] if part["estimable"]]
-    told["upper"] = max(part["high"] for part in able)
-    worst = max(able, key=lambda part: part["difference"])
+    """Everything that follows from the subgroups that are left, made anew as a skilled forger would."""
+    able = [subgroup for subgroup in told["subgroups"] if subgroup["estimable"]]
+    told["upper"] = max(subgroup["high"] for subgroup in able)
+    worst = max(able, key=lambda subgroup: subgroup["difference"])
     told["worst_difference"] = worst["difference"]
 
 
 def without_worst(told, from_sums=True):
     k, place = worst_at(told)
-    del told["parts"][k]
+    del told["subgroups"][k]
     if from_sums:
-        del told["sums"]["parts"][place], told["sums"]["counts"][place]
+        del told["sums"]["subgroups"][place], told["sums"]["counts"][place]
     relisted(told)
 
 
 def without_all_pairs(told):
-    """No part of two values, and yet the depth is two."""
-    keep = [k for k, part in enumerate(told["sums"]["parts"]) if len(part) < 2]
-    told["sums"]["parts"] = [told["sums"]["parts"][k] for k in keep]
+    """No subgroup of two values, and yet the depth is two."""
+    keep = [k for k, subgroup in enumerate(told["sums"]["subgroups"]) if len(subgroup) < 2]
+    told["sums"]["subgroups"] = [told["sums"]["subgroups"][k] for k in keep]
     told["sums"]["counts"] = [told["sums"]["counts"][k] for k in keep]
-    told["parts"] = [part for part in told["parts"] if part["depth"] < 2]
+    told["subgroups"] = [subgroup for subgroup in told["subgroups"] if subgroup["depth"] < 2]
     relisted(told)
 
 
 def without_a_column(told):
-    """All parts of a column are gone, and the column is still among the axes."""
-    keep = [k for k, part in enumerate(told["sums"]["parts"]) if all(a != 0 for a, _ in part)]
+    """All subgroups of a column are gone, and the column is still among the axes."""
+    keep = [
+        k
+        for k, subgroup in enumerate(told["sums"]["subgroups"])
+        if all(a != 0 for a, _ in subgroup)
+    ]
     name = told["sums"]["axes"][0][0]
-    told["sums"]["parts"] = [told["sums"]["parts"][k] for k in keep]
+    told["sums"]["subgroups"] = [told["sums"]["subgroups"][k] for k in keep]
     told["sums"]["counts"] = [told["sums"]["counts"][k] for k in keep]
-    told["parts"] = [part for part in told["parts"] if name not in part["name"]]
+    told["subgroups"] = [subgroup for subgroup in told["subgroups"] if name not in subgroup["name"]]
     relisted(told)
 
 
 def alike_in_worst(told):
-    """The decisions of the worst part are made alike in its sums, and its record with them."""
+    """The decisions of the worst subgroup are made alike in its sums, and its record with them."""
     _, place = worst_at(told)
-    cells = np.array(told["sums"]["counts"][place])
-    cells[:, :, 1] = cells[:, :, 1].mean(axis=0, keepdims=True).astype(int)
-    told["sums"]["counts"][place] = cells.tolist()
+    strata = np.array(told["sums"]["counts"][place])
+    strata[:, :, 1] = strata[:, :, 1].mean(axis=0, keepdims=True).astype(int)
+    told["sums"]["counts"][place] = strata.tolist()
 
 
 def fewer_rows_in_worst(told):
     k, place = worst_at(told)
     told["sums"]["counts"][place] = (np.array(told["sums"]["counts"][place]) // 50).tolist()
-    told["parts"][k]["estimable"] = False
+    told["subgroups"][k]["estimable"] = False
     relisted(told)
 
 
-def least(value):
+def minimum(value):
     def forge(told):
-        told["sums"]["least"] = value
-        told["parts"] = [p for p in told["parts"] if p["rows"] >= value * told["n"]]
+        told["sums"]["min_share"] = value
+        told["subgroups"] = [p for p in told["subgroups"] if p["rows"] >= value * told["n"]]
         keep = [
             k for k, c in enumerate(told["sums"]["counts"]) if np.sum(c) >= value * told["n"] * 0.5
         ]
-        told["sums"]["parts"] = [told["sums"]["parts"][k] for k in keep]
+        told["sums"]["subgroups"] = [told["sums"]["subgroups"][k] for k in keep]
         told["sums"]["counts"] = [told["sums"]["counts"][k] for k in keep]
         relisted(told)
 
@@ -127,7 +133,9 @@ def least(value):
 def limit(value, kept=True, says=None):
     def forge(told):
         told |= {"limit": value, "kept": kept}
-        told["says"] = says or f"Keeps the limit {value:g} with 95% confidence in each of 9 parts."
+        told["sentence"] = (
+            says or f"Keeps the limit {value:g} with 95% confidence in each of 9 subgroups."
+        )
 
     return forge
 
@@ -137,15 +145,15 @@ def note(text):
 
 
 FORGERIES = {
-    "worst part dropped": without_worst,
-    "worst part dropped from the list alone": lambda told: without_worst(told, False),
+    "worst subgroup dropped": without_worst,
+    "worst subgroup dropped from the list alone": lambda told: without_worst(told, False),
     "all pairs dropped": without_all_pairs,
     "a column dropped": without_a_column,
-    "worst part made alike": alike_in_worst,
-    "worst part made small": fewer_rows_in_worst,
-    "worst part last is not estimable": put("parts", -1, "estimable", lambda v: not v),
-    "least 0.9": least(0.9),
-    "least 0.6": least(0.6),
+    "worst subgroup made alike": alike_in_worst,
+    "worst subgroup made small": fewer_rows_in_worst,
+    "worst subgroup last is not estimable": put("subgroups", -1, "estimable", lambda v: not v),
+    "least 0.9": minimum(0.9),
+    "least 0.6": minimum(0.6),
     "depth 1": put("sums", "depth", 1),
     "depth 0": put("sums", "depth", 0),
     "depth below nothing": put("sums", "depth", -3),
@@ -159,42 +167,42 @@ FORGERIES = {
     "another group": put("groups", ["g0", "g9"]),
     "one group less": put("groups", ["g0"]),
     "noise that was not there": put("noisy", True),
-    "invented rate in a part": put("parts", 0, "rates", 0, "rate", 0.5),
-    "invented impact in a part": put("parts", 0, "rates", 0, "impact", 1.0),
-    "a group not compared": put("parts", 0, "rates", 0, "compared", False),
-    "invented ratio": put("parts", 0, "ratio", 0.99),
-    "ratio's bound": put("parts", 0, "ratio_low", 0.8),
+    "invented rate in a subgroup": put("subgroups", 0, "rates", 0, "rate", 0.5),
+    "invented impact in a subgroup": put("subgroups", 0, "rates", 0, "impact", 1.0),
+    "a group not compared": put("subgroups", 0, "rates", 0, "compared", False),
+    "invented ratio": put("subgroups", 0, "ratio", 0.99),
+    "ratio's bound": put("subgroups", 0, "ratio_low", 0.8),
     "difference of everybody": put("difference", 0.0),
     "worst difference": put("worst_difference", 0.01),
     "worst difference, larger": put("worst_difference", 0.99),
-    "pair turned round": put("parts", 1, "pair", lambda v: v[::-1]),
-    "the interval begins higher": put("parts", 0, "low", lambda v: v + 0.01),
-    "the interval ends lower": put("parts", 0, "high", lambda v: v - 0.01),
-    "depth of a part": put("parts", 1, "depth", 0),
+    "pair turned round": put("subgroups", 1, "pair", lambda v: v[::-1]),
+    "the interval begins higher": put("subgroups", 0, "low", lambda v: v + 0.01),
+    "the interval ends lower": put("subgroups", 0, "high", lambda v: v - 0.01),
+    "depth of a subgroup": put("subgroups", 1, "depth", 0),
     "upper": put("upper", 0.05),
     "upper by rounding": put("upper", lambda v: v - 1e-6),
     "n": put("n", lambda v: v + 1),
-    "another notion": put("notion", "equal_opportunity"),
-    "a notion that is none": put("notion", "kindness"),
+    "another metric": put("metric", "equal_opportunity"),
+    "a metric that is none": put("metric", "kindness"),
     "kept limit": limit(0.05),
     "kept limit in the right words": limit(
-        0.05, True, "Keeps the limit 0.05 with 95% confidence in each of 13 estimable parts."
+        0.05, True, "Keeps the limit 0.05 with 95% confidence in each of 13 estimable subgroups."
     ),
     "a limit in other words": limit(0.99, True, "This model is fair to everybody."),
-    "another sentence": put("says", "This model is fair to everybody."),
+    "another sentence": put("sentence", "This model is fair to everybody."),
     "kept without a limit": put("kept", True),
     "a note that is praise": note("Certified fair by the state."),
     "the note of what is not estimable dropped": put("notes", []),
     "a field that is none": put("approved", True),
     "a field among the sums": put("sums", "approved", True),
-    "a field in a part": put("parts", 0, "approved", True),
+    "a field in a subgroup": put("subgroups", 0, "approved", True),
     "mixtures invented": put("mixtures", 0.05),
     "a pair sum": put("sums", "pairs", 0, 0, lambda v: v + 1),
     "pair sums dropped": put("sums", "pairs", []),
     "sums dropped": put("sums", None),
-    "parts dropped": put("parts", []),
-    "a name of a part": put("parts", 1, "name", "job = z"),
-    "a part twice": lambda told: told["parts"].append(told["parts"][0]),
+    "subgroups dropped": put("subgroups", []),
+    "a name of a subgroup": put("subgroups", 1, "name", "job = z"),
+    "a subgroup twice": lambda told: told["subgroups"].append(told["subgroups"][0]),
     "kernels invented": put("kernels", {"upper": 0.05}),
     "clusters invented": note(one_of_each_note(3, 4000)),
     "repeats of other rows": note(*note_of(np.repeat(np.arange(50), 8))),
@@ -205,11 +213,11 @@ FORGERIES = {
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forgery_is_refused_without_a_key(name, honest):
-    told = copy.deepcopy(honest)
-    assert verify(proof.sealed(told)) == ()
-    FORGERIES[name](told)
-    issuer = {"issuer": told["issuer"]} if "issuer" in told else {}
-    sealed = proof.sealed(told)
+    changed = copy.deepcopy(honest)
+    assert verify(proof.sealed(changed)) == ()
+    FORGERIES[name](changed)
+    issuer = {"issuer": changed["issuer"]} if "issuer" in changed else {}
+    sealed = proof.sealed(changed)
     if issuer:
         import hashlib
 
@@ -227,7 +235,7 @@ def test_a_forgery_is_refused_without_a_key(name, honest):
         put("kernels", "tolerance", 2.0),
         put("kernels", "alpha", lambda v: [2 * a for a in v]),
         put("kernels", "alpha_accuracy", lambda v: [2 * a for a in v]),
-        put("kernels", "about", "every reweighing there is"),
+        put("kernels", "about", "every reweighting there is"),
         put("kernels", "upper", 0.01),
         put("kernels", "basis", "kernels", 400),
         put("kernels", "under_floor", ["g1"]),
@@ -240,28 +248,28 @@ def test_a_forgery_is_refused_without_a_key(name, honest):
     ],
 )
 def test_a_forgery_over_kernels_is_refused_without_a_key(forge, over_kernels):
-    told = copy.deepcopy(over_kernels)
-    assert verify(proof.sealed(told)) == ()
-    forge(told)
-    assert verify(proof.sealed(told))
+    changed = copy.deepcopy(over_kernels)
+    assert verify(proof.sealed(changed)) == ()
+    forge(changed)
+    assert verify(proof.sealed(changed))
 
 
-@pytest.mark.parametrize("ask", [{"depth": 1}, {"depth": 3}, {"depth": 2, "least": 0.1}])
-def test_honest_certificates_of_any_depth_pass(ask):
-    _, told = certificate(2500, parts=Subpopulations(**ask))
+@pytest.mark.parametrize("send", [{"depth": 1}, {"depth": 3}, {"depth": 2, "min_share": 0.1}])
+def test_honest_certificates_of_any_depth_pass(send):
+    _, told = certificate(2500, subgroups=Subgroups(**send))
     assert verify(proof.sealed(told)) == ()
-    assert f"of up to {ask['depth']} value" in scope(told)
+    assert f"of up to {send['depth']} value" in scope(told)
 
 
 def test_a_triple_that_is_left_out_is_missed():
-    _, told = certificate(6000, parts=Subpopulations(depth=3))
+    _, told = certificate(6000, subgroups=Subgroups(depth=3))
     assert verify(proof.sealed(told)) == ()
-    triples = [k for k, part in enumerate(told["sums"]["parts"]) if len(part) == 3]
+    triples = [k for k, subgroup in enumerate(told["sums"]["subgroups"]) if len(subgroup) == 3]
     assert triples
     place = max(triples, key=lambda k: np.sum(told["sums"]["counts"][k]))
-    name = certificate_parts(told)[place]
-    told["parts"] = [part for part in told["parts"] if part["name"] != name]
-    del told["sums"]["parts"][place], told["sums"]["counts"][place]
+    name = certificate_subgroups(told)[place]
+    told["subgroups"] = [subgroup for subgroup in told["subgroups"] if subgroup["name"] != name]
+    del told["sums"]["subgroups"][place], told["sums"]["counts"][place]
     relisted(told)
     assert any("have not its rows" in wrong for wrong in verify(proof.sealed(told)))
 
@@ -270,7 +278,7 @@ def test_an_honest_limit_passes_and_is_said_by_the_bound():
     made, told = certificate()
     for limit_, kept in ((0.9, True), (0.05, False), (0.9, False)):
         says = limit_sentence(limit_, kept, made)
-        about = {"limit": limit_, "kept": kept, "says": says}
+        about = {"limit": limit_, "kept": kept, "sentence": says}
         assert verify(proof.sealed(told | about | {"notes": [says, *told["notes"]]})) == ()
 
 
@@ -299,7 +307,7 @@ def test_the_digest_of_the_rows_is_that_of_rows_in_any_order(honest):
 
 
 ASKED = {"sensitive_features": ["sex"], "intersections": False, "precision": 0.2, "floor": 0.05}
-ASKED |= {"notion": "demographic_parity", "depth": 2, "least": 0.01, "mixtures": False}
+ASKED |= {"metric": "demographic_parity", "depth": 2, "min_share": 0.01, "mixtures": False}
 ASKED |= {"confidence": 0.95, "kernels": None, "cluster": None, "columns": None}
 
 
@@ -308,23 +316,23 @@ ASKED |= {"confidence": 0.95, "kernels": None, "cluster": None, "columns": None}
     [
         put("sensitive_feature", "race"),
         put("data", "rows", "rows", 1_000_000),
-        put("asked", "precision", 0.1),
-        put("asked", "sensitive_features", ["sex", "race"]),
-        put("asked", "notion", "equal_opportunity"),
-        put("asked", "depth", 3),
-        put("asked", "least", 0.001),
-        put("asked", "mixtures", True),
-        put("asked", "confidence", 0.99),
-        put("asked", "kernels", 20),
-        put("asked", "floor", 0.5),
-        put("asked", "columns", ["age"]),
-        put("asked", "cluster", "person"),
-        put("asked", {}),
+        put("request", "precision", 0.1),
+        put("request", "sensitive_features", ["sex", "race"]),
+        put("request", "metric", "equal_opportunity"),
+        put("request", "depth", 3),
+        put("request", "min_share", 0.001),
+        put("request", "mixtures", True),
+        put("request", "confidence", 0.99),
+        put("request", "kernels", 20),
+        put("request", "floor", 0.5),
+        put("request", "columns", ["age"]),
+        put("request", "cluster", "person"),
+        put("request", {}),
     ],
 )
 def test_a_certificate_is_of_the_audit_that_it_says_was_asked_for(forge, honest):
-    about = {"asked": dict(ASKED), "sensitive_feature": "sex", "data": {"rows": {"rows": 4000}}}
-    told = copy.deepcopy(honest | about)
-    assert verify(proof.sealed(told)) == ()
-    forge(told)
-    assert verify(proof.sealed(told))
+    about = {"request": dict(ASKED), "sensitive_feature": "sex", "data": {"rows": {"rows": 4000}}}
+    changed = copy.deepcopy(honest | about)
+    assert verify(proof.sealed(changed)) == ()
+    forge(changed)
+    assert verify(proof.sealed(changed))

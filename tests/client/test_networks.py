@@ -1,11 +1,11 @@
-"""Networks: the local solver against the exact one, its parts against references, and what it refuses."""
+"""Networks: the local solver against the exact one, its subgroups against references, and what it refuses."""
 
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from helpers import Questions, dealt, small_table
+from helpers import Requests, dealt, small_table
 
 pytest.importorskip("torch", reason="needs agnosticfair[torch]")
 
@@ -23,13 +23,13 @@ from agnosticfair.mathematics.basis import by_client, gaussian, support
 from agnosticfair.mathematics.basis import width as basis_width
 from agnosticfair.mathematics.fairness import Surrogate, surrogate_values
 from agnosticfair.mathematics.linear import log_loss_derivatives
-from agnosticfair.mathematics.metrics import accuracy
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
+from agnosticfair.mathematics.scoring import accuracy
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import add_up, pack, unpack
-from agnosticfair.protocol.questions import Sums
+from agnosticfair.protocol.requests import Sums
 from agnosticfair.server import checkpoints, saddle
 
 ROWS = small_table(400, 2)
@@ -64,9 +64,9 @@ def test_a_linear_network_reaches_the_exact_objective(name, changes):
     tables = by_job(small_table(500, 3))
     exact = fit(tables, method(name, **changes), positive="yes")
     own = {"max_rounds": 100, "ridge": METHODS[name].ridge}
-    made = method(exact.method, network=LINEAR, **own)
-    made = replace(made, basis=exact.method.basis, fairness=exact.method.fairness)
-    result = fit(tables, made, positive="yes")
+    chosen_method = method(exact.method, network=LINEAR, **own)
+    chosen_method = replace(chosen_method, basis=exact.method.basis, fairness=exact.method.fairness)
+    result = fit(tables, chosen_method, positive="yes")
     best = min(result.history, key=lambda entry: entry["merit"])  # with what the constraint lacks
     loss = exact.history[-1]["loss"]
     assert best["merit"] == pytest.approx(loss, rel=0.01)
@@ -83,29 +83,29 @@ def test_drift_is_corrected():
     tables = {"a": rows.take(first), "b": rows.take(~first)}
     exact = fit(tables, "fl", positive="yes").history[-1]["loss"]
     net = replace(LINEAR, steps=60, batch=None, rate=0.05)
-    made = method("fl", network=net, max_rounds=48, ridge=1e-5)
-    corrected = fit(tables, made, positive="yes").history[11]["loss"]
+    chosen_method = method("fl", network=net, max_rounds=48, ridge=1e-5)
+    corrected = fit(tables, chosen_method, positive="yes").history[11]["loss"]
 
-    class Forgetful(Questions):
+    class Forgetful(Requests):
         def exchange(self, step, payload, keys, deadline):
             if step == "train":
-                payload = replace(payload, asked=replace(payload.asked, before=None))
+                payload = replace(payload, request=replace(payload.request, before=None))
             return super().exchange(step, payload, keys, deadline)
 
-    plain = fit(Forgetful(tables), made, positive="yes").history[11]["loss"]
+    plain = fit(Forgetful(tables), chosen_method, positive="yes").history[11]["loss"]
     assert corrected - exact < 1e-4 < 1e-3 < plain - exact
 
 
 def test_one_full_batch_step_of_many_clients_is_that_of_one():
     net = Network("mlp", (5,), steps=1, batch=None, rate=0.02)
-    made = method("agnosticfair", network=net, kernels=20, max_rounds=5, tau=0.02)
-    made = method(made, split=False)  # one problem, however the rows lie
+    chosen_method = method("agnosticfair", network=net, kernels=20, max_rounds=5, tau=0.02)
+    chosen_method = method(chosen_method, split=False)  # one problem, however the rows lie
     tables = by_job(ROWS)
-    asked = question(made, tables, number=4)
-    assert asked.asked.before is not None
-    assert asked.asked.rate > 0
-    split = add_up([answer(Client(k, t), "train", asked) for k, t in tables.items()]).sums
-    pooled = answer(Client("c0", ROWS), "train", asked).sums
+    request = broadcast(chosen_method, tables, number=4)
+    assert request.request.before is not None
+    assert request.request.rate > 0
+    split = add_up([answer(Client(k, t), "train", request) for k, t in tables.items()]).sums
+    pooled = answer(Client("c0", ROWS), "train", request).sums
     moved = pooled["moved"] / pooled["mass"]
     assert np.abs(moved).max() > 1e-4
     np.testing.assert_allclose(split["moved"] / split["mass"], moved, rtol=1e-2, atol=1e-6)
@@ -113,50 +113,56 @@ def test_one_full_batch_step_of_many_clients_is_that_of_one():
         np.testing.assert_allclose(split[name], pooled[name], rtol=1e-4, atol=1e-3, err_msg=name)
 
 
-def question(made, tables=TABLES, number=2):
-    engine = Questions(tables)
+def broadcast(made, tables=TABLES, number=2):
+    engine = Requests(tables)
     fit(engine, made, positive="yes")
-    return engine.asked["train"][number]
+    return engine.request["train"][number]
 
 
 @pytest.mark.parametrize("kind", ["sigmoid", "loss"])
 def test_sums_and_gradient_of_a_linear_network_are_the_formulas(kind):
-    notion = "bounded_group_loss" if kind == "loss" else "demographic_parity"
-    made = method("agnosticfair", network=Network("linear", steps=2), kernels=20, max_rounds=3)
-    made = method(made, notion=notion, tau=0.3)
-    asked = question(made, {"a": ROWS})
-    C = np.random.default_rng(0).normal(size=asked.asked.C.shape)
-    asked = replace(asked, asked=replace(asked.asked, C=C))
+    metric = "bounded_group_loss" if kind == "loss" else "demographic_parity"
+    chosen_method = method(
+        "agnosticfair", network=Network("linear", steps=2), kernels=20, max_rounds=3
+    )
+    chosen_method = method(chosen_method, metric=metric, tau=0.3)
+    request = broadcast(chosen_method, {"a": ROWS})
+    C = np.random.default_rng(0).normal(size=request.request.C.shape)
+    request = replace(request, request=replace(request.request, C=C))
     client = Client("a", ROWS)
-    found = answer(client, "train", asked).sums
-    rows, w = client.prepare(asked.task), asked.asked.w
+    found = answer(client, "train", request).sums
+    rows, w = client.prepare(request.task), request.request.w
     d = rows.X.shape[1] - 1
     X = (rows.X[:, :-1] - w[:d]) / w[d : 2 * d]
     out = X @ w[2 * d : 3 * d] + w[-1]
-    slope, _ = log_loss_derivatives(out, rows.y)
-    surrogate, alpha = asked.asked.surrogate, asked.asked.alpha
-    g_slope = slope if kind == "loss" else surrogate_values(surrogate, out)[1]
+    gradient, _ = log_loss_derivatives(out, rows.y)
+    surrogate, alpha = request.request.surrogate, request.request.alpha
+    g_gradient = gradient if kind == "loss" else surrogate_values(surrogate, out)[1]
     at_zero = Sums(surrogate, 0.1, np.zeros(d + 1), alpha, C)
-    linear = answer(client, "sums", replace(asked, asked=at_zero))
+    linear = answer(client, "sums", replace(request, request=at_zero))
     np.testing.assert_allclose(found["psi_theta"], linear.sums["psi_theta"], rtol=1e-3)
-    fair = steps.kernels(client, asked.task, made.fairness.basis)(slice(None)).T.double().numpy()
+    fair = (
+        steps.kernels(client, request.task, chosen_method.fairness.basis)(slice(None))
+        .T.double()
+        .numpy()
+    )
     a = 0.9 + 0.1 * fair @ alpha
     c = np.einsum("im,im->i", fair, C[rows.s, :-1]) + C[rows.s, -1]
-    weights = a * slope + c * g_slope
+    weights = a * gradient + c * g_gradient
     expected = np.concatenate([np.zeros(2 * d), weights @ X, [weights.sum()]])
     np.testing.assert_allclose(found["gradient"], expected, rtol=2e-3, atol=2e-3)
     hat = (out > 0) != (rows.y > 0) if kind == "loss" else out > 0
-    by_cell = [hat[rows.s == j].sum() for j in range(2)]
-    np.testing.assert_allclose(found["psi_hat"][:, -1], by_cell)
+    by_stratum = [hat[rows.s == j].sum() for j in range(2)]
+    np.testing.assert_allclose(found["psi_hat"][:, -1], by_stratum)
 
 
-def test_the_gradient_of_a_network_is_the_slope_of_its_objective():
-    asked = question(quick())
+def test_the_gradient_of_a_network_is_the_gradient_of_its_objective():
+    request = broadcast(quick())
     client = Client("c000", TABLES["c000"])
-    gradient = answer(client, "train", asked).sums["gradient"]
-    rng, w, surrogate = np.random.default_rng(1), asked.asked.w, asked.asked.surrogate
-    net = steps.network_at(client, asked.task, "cpu", w)
-    held = steps.held_at(client, asked.task, net, asked.asked.share, asked.asked)
+    gradient = answer(client, "train", request).sums["gradient"]
+    rng, w, surrogate = np.random.default_rng(1), request.request.w, request.request.surrogate
+    net = steps.network_at(client, request.task, "cpu", w)
+    held = steps.row_sums_at(client, request.task, net, request.request.share, request.request)
     frozen = np.r_[np.zeros(10), np.ones(len(w) - 10)]
 
     def value(at):
@@ -167,27 +173,27 @@ def test_the_gradient_of_a_network_is_the_slope_of_its_objective():
 
     for _ in range(3):
         p = rng.normal(size=len(w)) * frozen
-        slope = (value(w + 3e-3 * p) - value(w - 3e-3 * p)) / 6e-3
-        assert gradient @ p == pytest.approx(slope, rel=2e-2, abs=2e-2)
+        difference = (value(w + 3e-3 * p) - value(w - 3e-3 * p)) / 6e-3
+        assert gradient @ p == pytest.approx(difference, rel=2e-2, abs=2e-2)
 
 
 @pytest.mark.parametrize("kind", ["sigmoid", "covariance", "loss"])
-def test_slopes_are_those_of_autograd(kind):
+def test_gradients_are_those_of_autograd(kind):
     surrogate, rng = Surrogate(kind, 0.7), np.random.default_rng(0)
     d, y, a, c = (torch.from_numpy(rng.normal(size=50)).float() for _ in range(4))
-    held = steps.Held(d, (y > 0).float(), d, a, c)
+    held = steps.RowSums(d, (y > 0).float(), d, a, c)
     d.requires_grad_(True)
     loss, g = steps.values(d, held, surrogate)
     (held.a @ loss + held.c @ g).backward()
-    torch.testing.assert_close(steps.slopes(d.detach(), held, surrogate), d.grad)
+    torch.testing.assert_close(steps.gradients(d.detach(), held, surrogate), d.grad)
 
 
-def test_an_answer_is_a_function_of_rows_and_question():
-    asked = question(quick(), number=3)
+def test_an_answer_is_a_function_of_rows_and_request():
+    request = broadcast(quick(), number=3)
     fresh, used = Client("c000", TABLES["c000"]), Client("c000", TABLES["c000"])
     for number in (1, 2):
-        answer(used, "train", question(quick(), number=number))
-    one, two, again = (answer(client, "train", asked) for client in (fresh, used, used))
+        answer(used, "train", broadcast(quick(), number=number))
+    one, two, again = (answer(client, "train", request) for client in (fresh, used, used))
     for name, value in one.sums.items():
         assert value.tobytes() == two.sums[name].tobytes() == again.sums[name].tobytes(), name
 
@@ -197,15 +203,15 @@ class Wire(InProcess):
 
     def exchange(self, step, payload, keys, deadline):
         payload = payload if payload is None else unpack(pack(payload))
-        found = super().exchange(step, payload, keys, deadline)
-        return {key: unpack(pack(reply)) for key, reply in found.items()}
+        answers = super().exchange(step, payload, keys, deadline)
+        return {key: unpack(pack(reply)) for key, reply in answers.items()}
 
 
 @pytest.mark.parametrize("name", ["agnosticfair", "fl", "fedavg", "agnosticfair-printed", "qffl"])
 def test_over_the_wire_the_model_is_the_same_bit_for_bit(name):
-    made = quick(name, max_rounds=4)
-    here = fit(TABLES, made, positive="yes")
-    wired = fit(Wire(federation.in_process(TABLES).handlers), made, positive="yes")
+    fitted = quick(name, max_rounds=4)
+    here = fit(TABLES, fitted, positive="yes")
+    wired = fit(Wire(federation.in_process(TABLES).handlers), fitted, positive="yes")
     assert wired.model.w.tobytes() == here.model.w.tobytes()
     assert wired.history == here.history
 
@@ -215,37 +221,43 @@ def test_same_seed_same_model_another_seed_another():
     assert one.tobytes() == two.tobytes() != other.tobytes()
 
 
-@pytest.mark.parametrize("notion", sorted(NOTIONS))
-def test_every_notion_is_held_for_decisions_or_losses(notion):
-    tau = 0.66 if notion == "bounded_group_loss" else 0.1
-    made = quick(notion=notion, tau=tau, trust=0.2, max_rounds=3)
-    result = fit(TABLES, made, positive="yes")
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_every_metric_is_held_for_decisions_or_losses(metric):
+    tau = 0.66 if metric == "bounded_group_loss" else 0.1
+    fitted = quick(metric=metric, tau=tau, trust=0.2, max_rounds=3)
+    result = fit(TABLES, fitted, positive="yes")
     assert result.rounds == 3
     assert 0 <= result.trained_difference <= 1
     assert np.isfinite(result.worst_surrogate)
 
 
 def test_a_networks_values_leave_alone_what_was_asked_for():
-    made = method("agnosticfair", network="mlp", notion="bounded_group_loss", tau=0.5)
-    assert made.fairness.nominal == np.inf  # 0.01 is a bound on a difference, not on a loss
-    made = method("agnosticfair", network="mlp", notion="bounded_group_loss", tau=0.5, nominal=0.4)
-    assert made.fairness.nominal == 0.4
-    made = quick(basis=by_client(), kernels=None, tau=0.1)
-    assert made.fairness.basis == made.basis == by_client()
-    assert fit(TABLES, made, positive="yes").rounds == 5
+    chosen_method = method("agnosticfair", network="mlp", metric="bounded_group_loss", tau=0.5)
+    assert (
+        chosen_method.fairness.nominal == np.inf
+    )  # 0.01 is a bound on a difference, not on a loss
+    chosen_method = method(
+        "agnosticfair", network="mlp", metric="bounded_group_loss", tau=0.5, nominal=0.4
+    )
+    assert chosen_method.fairness.nominal == 0.4
+    chosen_method = quick(basis=by_client(), kernels=None, tau=0.1)
+    assert chosen_method.fairness.basis == chosen_method.basis == by_client()
+    assert fit(TABLES, chosen_method, positive="yes").rounds == 5
     assert quick(basis=gaussian(7, 0.5), kernels=None).fairness.basis == gaussian(7, 0.5)
 
 
 def test_decisions_are_held_to_tau():
-    made = method("agnosticfair", network=Network("mlp", (8,), steps=15), kernels=50, max_rounds=60)
+    chosen_method = method(
+        "agnosticfair", network=Network("mlp", (8,), steps=15), kernels=50, max_rounds=60
+    )
     rows = small_table(800, 5)
     age = rows.numeric["age"] + 1.5 * rows.sensitive_features["sex"].codes
     rows = replace(rows, numeric={**rows.numeric, "age": age})
-    free = fit(dealt(rows, 2), method(made, tau=0.9, nominal=0.9), positive="yes")
-    held = fit(dealt(rows, 2), method(made, tau=0.08, nominal=0.05), positive="yes")
+    free = fit(dealt(rows, 2), method(chosen_method, tau=0.9, nominal=0.9), positive="yes")
+    fitted = fit(dealt(rows, 2), method(chosen_method, tau=0.08, nominal=0.05), positive="yes")
     assert free.trained_difference > 0.15
-    assert held.trained_difference <= 0.08 + 0.03
-    assert accuracy(rows.labels("yes"), held.model.predict(rows)) > 0.6
+    assert fitted.trained_difference <= 0.08 + 0.03
+    assert accuracy(rows.labels("yes"), fitted.model.predict(rows)) > 0.6
 
 
 def test_the_best_iterate_is_kept():
@@ -283,25 +295,25 @@ def test_a_network_is_saved_and_read_without_running_code(tmp_path):
 def test_the_certificate_is_of_the_networks_decisions():
     result = fit(TABLES, quick(tau=0.1, bound=5.0), positive="yes", seed=3)
     basis, bound = result.method.fairness.basis, result.method.fairness.bound
-    ask = {"basis": basis, "bound": bound, "floor": 0.05, "seed": 3, "held_out": False}
-    made = audit_clients(result.model, TABLES, **ask).kernels
+    send = {"basis": basis, "bound": bound, "floor": 0.05, "seed": 3, "held_out": False}
+    made = audit_clients(result.model, TABLES, **send).kernels
     assert made.worst_difference == pytest.approx(result.trained_difference, abs=1e-3)
 
 
 def test_the_printed_penalty_sees_the_shares_of_all_clients():
     """C over all clients is that of the pooled rows, at the same w and alpha."""
-    made = quick("agnosticfair-printed", max_rounds=3)
-    engine = Questions(TABLES)
-    fit(engine, made, positive="yes")
-    asked = engine.asked["average_network"][2]
-    shares = [answer(Client(k, t), "average_network", asked).sums["C"] for k, t in TABLES.items()]
-    pooled = answer(Client("c000", ROWS), "average_network", asked).sums["C"]
+    fitted = quick("agnosticfair-printed", max_rounds=3)
+    engine = Requests(TABLES)
+    fit(engine, fitted, positive="yes")
+    request = engine.request["average_network"][2]
+    shares = [answer(Client(k, t), "average_network", request).sums["C"] for k, t in TABLES.items()]
+    pooled = answer(Client("c000", ROWS), "average_network", request).sums["C"]
     assert sum(shares) == pytest.approx(float(pooled), abs=1e-3)
     # one client's gradient of the penalty at its start is that of the whole, restricted to its rows
     client = Client("c000", TABLES["c000"])
     moved, unmoved = (
         answer(
-            client, "average_network", replace(asked, asked=replace(asked.asked, penalty=p))
+            client, "average_network", replace(request, request=replace(request.request, penalty=p))
         ).sums["w"]
         for p in (50.0, 0.0)
     )
@@ -310,19 +322,19 @@ def test_the_printed_penalty_sees_the_shares_of_all_clients():
 
 @pytest.mark.parametrize("split", [False, True])
 def test_products_of_cuts_are_means_over_rows(split):
-    engine = Questions(TABLES)
+    engine = Requests(TABLES)
     fit(engine, quick(kernels=6, split=split), positive="yes")
-    asked = engine.asked["moments"][0]
-    basis, keys = asked.task.fair_basis, asked.task.clients
+    request = engine.request["moments"][0]
+    basis, keys = request.task.fair_basis, request.task.clients
     F = basis_width(basis, keys)
     pool = np.random.default_rng(0).normal(size=(3, 2, F + 1))
     clients = [Client(key, table) for key, table in TABLES.items()]
-    gram = sum(answer(client, "moments", asked).sums["gram"] for client in clients)
+    gram = sum(answer(client, "moments", request).sums["gram"] for client in clients)
     weights = []  # of every row by every cut
     for client in clients:
-        s, own = client.prepare(asked.task).s, support(basis, client.key, keys)
-        K = steps.kernels(client, asked.task, basis)(slice(None)).double().numpy()
-        weights.append(np.einsum("kim,mi->ki", pool[:, s, own], K) + pool[:, s, -1])
+        s, columns = client.prepare(request.task).s, support(basis, client.key, keys)
+        K = steps.kernels(client, request.task, basis)(slice(None)).double().numpy()
+        weights.append(np.einsum("kim,mi->ki", pool[:, s, columns], K) + pool[:, s, -1])
     W = np.concatenate(weights, axis=1)
     np.testing.assert_allclose(saddle.products(pool, gram), W @ W.T, rtol=1e-4)
 
@@ -347,19 +359,23 @@ def test_a_constraint_that_swings_has_not_converged(monkeypatch):
     assert ended(replace(state, history=tuple(swinging))).outcome == "rounds"
 
 
-def test_a_recipe_that_is_given_keeps_its_own_values():
-    own = method("agnosticfair", bound=2.0, nominal=0.2, max_rounds=7)
-    made = method(own, network=QUICK)
-    assert (made.bound, made.fairness.nominal, made.max_rounds) == (2.0, 0.2, 7)
-    assert made.ridge == method("agnosticfair", network=QUICK).ridge
+def test_a_method_that_is_given_keeps_its_own_values():
+    method_here = method("agnosticfair", bound=2.0, nominal=0.2, max_rounds=7)
+    chosen_method = method(method_here, network=QUICK)
+    assert (chosen_method.bound, chosen_method.fairness.nominal, chosen_method.max_rounds) == (
+        2.0,
+        0.2,
+        7,
+    )
+    assert chosen_method.ridge == method("agnosticfair", network=QUICK).ridge
     of_tau = method(method("agnosticfair", tau=0.3), network=QUICK)
     assert of_tau == method("agnosticfair", tau=0.3, network=QUICK)
 
 
 def test_an_own_network_by_its_name():
     name = networks.register("wide", lambda d: torch.nn.Linear(d, 1, bias=False))
-    made = quick("fl")
-    result = fit(TABLES, replace(made, network=Network(name, steps=2)), positive="yes")
+    fitted = quick("fl")
+    result = fit(TABLES, replace(fitted, network=Network(name, steps=2)), positive="yes")
     d = encode(result.model.encoding, ROWS).shape[1]
     assert result.model.w.shape == (3 * d,)
 
@@ -393,7 +409,7 @@ def test_frozen_weights_stay_and_tied_ones_stay_tied():
 
 
 @pytest.mark.parametrize("name", ["fl", "agnosticfair-printed"])
-def test_dropout_is_drawn_by_the_question_and_off_where_sums_are_made(name):
+def test_dropout_is_drawn_by_the_request_and_off_where_sums_are_made(name):
     dropped = networks.register(
         "dropped",
         lambda d: torch.nn.Sequential(
@@ -503,51 +519,51 @@ def test_what_cannot_be_trained_is_refused_with_a_sentence(made, said, monkeypat
 
 
 def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypatch):
-    asked, client = question(quick()), Client("c000", TABLES["c000"])
-    whole = answer(client, "train", asked).sums
-    asked = replace(asked, asked=replace(asked.asked, batch=8))
-    inner, most, stack = steps.slopes, [100], torch.stack
+    request, client = broadcast(quick()), Client("c000", TABLES["c000"])
+    whole = answer(client, "train", request).sums
+    request = replace(request, request=replace(request.request, batch=8))
+    inner, maximum, stack = steps.gradients, [100], torch.stack
 
     def crowded(d, held, surrogate):
-        if len(held.y) > most[0]:
+        if len(held.y) > maximum[0]:
             raise torch.cuda.OutOfMemoryError
         return inner(d, held, surrogate)
 
-    def stacked(parts):
-        if len(parts[0]) > 40:  # after the slopes were made
+    def stacked(subgroups):
+        if len(subgroups[0]) > 40:  # after the gradients were made
             raise torch.cuda.OutOfMemoryError
-        return stack(parts)
+        return stack(subgroups)
 
-    monkeypatch.setattr(steps, "slopes", crowded)
+    monkeypatch.setattr(steps, "gradients", crowded)
     monkeypatch.setattr(torch, "stack", stacked)
-    monkeypatch.setattr(steps, "LEAST_CHUNK", 16)
+    monkeypatch.setattr(steps, "MIN_CHUNK", 16)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    parts = answer(client, "train", asked).sums
-    np.testing.assert_allclose(parts["gradient"], whole["gradient"], rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(parts["psi_g"], whole["psi_g"], rtol=1e-4)
+    subgroups = answer(client, "train", request).sums
+    np.testing.assert_allclose(subgroups["gradient"], whole["gradient"], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(subgroups["psi_g"], whole["psi_g"], rtol=1e-4)
     with pytest.raises(SettingsError, match="take a smaller batch or network"):
-        answer(client, "train", replace(asked, asked=replace(asked.asked, batch=None)))
-    most[0] = 0
+        answer(client, "train", replace(request, request=replace(request.request, batch=None)))
+    maximum[0] = 0
     with pytest.raises(
         SettingsError, match="no room for 16 rows at a time: take a smaller network"
     ):
-        answer(client, "train", asked)
+        answer(client, "train", request)
 
 
-@pytest.mark.parametrize("recipe", ["agnosticfair", "fedavg"])
-def test_a_device_that_is_full_before_its_first_use_is_said(recipe, monkeypatch):
-    def full(*asked):
+@pytest.mark.parametrize("method", ["agnosticfair", "fedavg"])
+def test_a_device_that_is_full_before_its_first_use_is_said(method, monkeypatch):
+    def full(*one_request):
         raise RuntimeError("CUDA error: out of memory")
 
     monkeypatch.setattr(networks.Flat, "load", full)
     with pytest.raises(AgnosticFairError, match="the device has no room for the rows and a step"):
-        fit(TABLES, quick(recipe), positive="yes")
+        fit(TABLES, quick(method), positive="yes")
 
 
 @pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-printed"])
 def test_killed_and_resumed_is_the_same_bit_for_bit(name, tmp_path):
-    made = quick(name)
-    whole = fit(TABLES, made, positive="yes")
+    fitted = quick(name)
+    whole = fit(TABLES, fitted, positive="yes")
 
     class Killed(Exception):
         pass
@@ -558,22 +574,22 @@ def test_killed_and_resumed_is_the_same_bit_for_bit(name, tmp_path):
 
     for _ in range(2):
         with pytest.raises(Killed):
-            fit(TABLES, made, positive="yes", checkpoint=tmp_path, on_round=kill)
-    result = fit(TABLES, made, positive="yes", checkpoint=tmp_path)
+            fit(TABLES, fitted, positive="yes", checkpoint=tmp_path, on_round=kill)
+    result = fit(TABLES, fitted, positive="yes", checkpoint=tmp_path)
     assert result.model.w.tobytes() == whole.model.w.tobytes()
     assert result.history == whole.history
     assert (tmp_path / checkpoints.FILE).is_file()
 
 
 def test_a_client_that_sends_other_weights_is_refused():
-    class Short(Questions):
+    class Short(Requests):
         def exchange(self, step, payload, keys, deadline):
-            found = super().exchange(step, payload, keys, deadline)
+            answers = super().exchange(step, payload, keys, deadline)
             if step == "train":
-                first = next(iter(found))
-                sums = {**found[first].sums, "moved": found[first].sums["moved"][:-1]}
-                found = {**found, first: replace(found[first], sums=sums)}
-            return found
+                first = next(iter(answers))
+                sums = {**answers[first].sums, "moved": answers[first].sums["moved"][:-1]}
+                answers = {**answers, first: replace(answers[first], sums=sums)}
+            return answers
 
     with pytest.raises(FederationError, match="sent moved of shape"):
         fit(Short(TABLES), quick(), positive="yes")
@@ -594,7 +610,7 @@ def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys, monkeypatc
         (tmp_path / f"{key}.csv").write_text("\n".join(lines) + "\n")
     files = [str(tmp_path / f"{key}.csv") for key in TABLES]
     out, told = str(tmp_path / "m.safetensors"), str(tmp_path / "p.csv")
-    asked = [
+    request = [
         "--target",
         "y",
         "--sensitive-features",
@@ -610,12 +626,12 @@ def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys, monkeypatc
             main([*arguments])
         assert ended.value.code == code
 
-    run("fit", *files, *asked, "--out", out)
+    run("fit", *files, *request, "--out", out)
     assert load_model(out).network == {"name": "mlp", "hidden": (32,)}
     run("predict", out, files[0], "--out", told)
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + len(TABLES["c000"])
     assert "Written" in capsys.readouterr().out
-    run("fit", *files, *asked, "--device", "cuda", "--out", out, code=2)
+    run("fit", *files, *request, "--device", "cuda", "--out", out, code=2)
     assert "there is no CUDA device here: take device 'cpu'" in capsys.readouterr().err
 
 

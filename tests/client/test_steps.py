@@ -13,13 +13,13 @@ from agnosticfair.client.averaging import train_locally
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.client.sums import float64
-from agnosticfair.data.census import merge
+from agnosticfair.data.summary import merge
 from agnosticfair.errors import FederationError
 from agnosticfair.mathematics.basis import by_client, gaussian, row_priorities
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.questions import Average, Sums
+from agnosticfair.protocol.requests import Average, Sums
 from agnosticfair.server import plan as server
 
 METHOD = Method(
@@ -29,16 +29,16 @@ METHOD = Method(
 
 def planned(tables, method=METHOD, seed=3):
     clients = {k: Client(k, t) for k, t in tables.items()}
-    census = merge({k: answer(c, "census", None) for k, c in clients.items()})
-    plan = server.plan(method, census, tuple(sorted(tables)))
-    ask = server.centres_question(plan, seed)
-    if ask is not None:
-        offers = [answer(c, "centres", ask) for _, c in sorted(clients.items())]
+    statistics = merge({k: answer(c, "statistics", None) for k, c in clients.items()})
+    plan = server.plan(method, statistics, tuple(sorted(tables)))
+    send = server.centres_request(plan, seed)
+    if send is not None:
+        offers = [answer(c, "centres", send) for _, c in sorted(clients.items())]
         plan = server.with_centres(plan, sum(offers[1:], offers[0]))
     return clients, plan
 
 
-def asked(plan, w, surrogate=None, alpha=None, C=None):
+def request(plan, w, surrogate=None, alpha=None, C=None):
     G, M = 2, plan.method.basis.kernels
     return Broadcast(
         1,
@@ -54,17 +54,17 @@ def asked(plan, w, surrogate=None, alpha=None, C=None):
 
 
 @pytest.mark.parametrize("surrogate", [Surrogate("sigmoid", 0.5), Surrogate("covariance")])
-def test_slopes_match_finite_differences(surrogate):
+def test_gradients_match_finite_differences(surrogate):
     clients, plan = planned({"a": small_table()})
     rng = np.random.default_rng(1)
     w, p, e = rng.normal(size=6), rng.normal(size=6), 1e-3
     here, ahead, behind = (
-        answer(clients["a"], "sums", asked(plan, v, surrogate)).sums
+        answer(clients["a"], "sums", request(plan, v, surrogate)).sums
         for v in (w, w + e * p, w - e * p)
     )
-    for value, slope in (("psi_L", "J_L"), ("psi_g", "J_g"), ("loss", "J_1")):
+    for value, gradient in (("psi_L", "J_L"), ("psi_g", "J_g"), ("loss", "J_1")):
         numeric = (ahead[value] - behind[value]) / (2 * e)
-        np.testing.assert_allclose(here[slope] @ p, numeric, rtol=1e-5, atol=1e-3)
+        np.testing.assert_allclose(here[gradient] @ p, numeric, rtol=1e-5, atol=1e-3)
 
 
 def test_curvature_matches_finite_differences_of_the_lagrangian():
@@ -73,14 +73,14 @@ def test_curvature_matches_finite_differences_of_the_lagrangian():
     w, p, e = rng.normal(size=6), rng.normal(size=6), 1e-3
     alpha, C = rng.uniform(size=5), rng.normal(size=(2, 6))
 
-    def slope(v):
-        sums = answer(clients["a"], "sums", asked(plan, v, alpha=alpha, C=C)).sums
+    def gradient(v):
+        sums = answer(clients["a"], "sums", request(plan, v, alpha=alpha, C=C)).sums
         return 0.3 * sums["J_1"] + 0.7 * alpha @ sums["J_L"] + np.einsum(
             "gm,gmd->d", C, sums["J_g"]
         ), sums["H"]
 
-    numeric = (slope(w + e * p)[0] - slope(w - e * p)[0]) / (2 * e)
-    np.testing.assert_allclose(slope(w)[1] @ p, numeric, rtol=1e-4, atol=1e-2)
+    numeric = (gradient(w + e * p)[0] - gradient(w - e * p)[0]) / (2 * e)
+    np.testing.assert_allclose(gradient(w)[1] @ p, numeric, rtol=1e-4, atol=1e-2)
 
 
 @settings(max_examples=20, deadline=None)
@@ -91,18 +91,18 @@ def test_sums_do_not_depend_on_how_rows_are_spread(count, seed):
     totals = []
     for tables in ({"all": table}, dealt(table, count, seed)):
         clients, plan = planned(tables)
-        replies = [answer(c, "sums", asked(plan, w)) for c in clients.values()]
+        replies = [answer(c, "sums", request(plan, w)) for c in clients.values()]
         totals.append(sum(replies[1:], replies[0]).sums)
     for name in totals[0]:  # to the last bit: see linear.on_grid
         np.testing.assert_array_equal(totals[0][name], totals[1][name])
 
 
-def test_the_same_question_gets_the_same_answer_even_after_the_client_forgot_everything():
+def test_the_same_request_gets_the_same_answer_even_after_the_client_forgot_everything():
     tables = {"a": small_table()}
     clients, plan = planned(tables)
-    question = asked(plan, np.ones(6))
-    first, again = answer(clients["a"], "sums", question), answer(clients["a"], "sums", question)
-    anew = answer(Client("a", tables["a"]), "sums", question)
+    broadcast = request(plan, np.ones(6))
+    first, again = answer(clients["a"], "sums", broadcast), answer(clients["a"], "sums", broadcast)
+    anew = answer(Client("a", tables["a"]), "sums", broadcast)
     for name in first.sums:
         np.testing.assert_array_equal(first.sums[name], again.sums[name])
         np.testing.assert_array_equal(first.sums[name], anew.sums[name])
@@ -113,10 +113,10 @@ def test_the_same_question_gets_the_same_answer_even_after_the_client_forgot_eve
 )
 def test_what_is_kept_and_in_which_chunks_changes_nothing(monkeypatch, module, limit, value):
     clients, plan = planned({"a": small_table()})
-    before = answer(clients["a"], "sums", asked(plan, np.ones(6)))
+    before = answer(clients["a"], "sums", request(plan, np.ones(6)))
     monkeypatch.setattr(module, limit, value)
     clients, plan = planned({"a": small_table()})
-    after = answer(clients["a"], "sums", asked(plan, np.ones(6)))
+    after = answer(clients["a"], "sums", request(plan, np.ones(6)))
     for name in before.sums:
         np.testing.assert_array_equal(before.sums[name], after.sums[name])
 
@@ -141,16 +141,16 @@ def test_a_client_without_rows_of_one_group_still_answers():
     table = small_table(200)
     s = table.sensitive_features["sex"].codes
     clients, plan = planned({"a": table.take(s == 0), "b": table})
-    reply = answer(clients["a"], "sums", asked(plan, np.zeros(6)))
+    reply = answer(clients["a"], "sums", request(plan, np.zeros(6)))
     assert reply.sums["psi_theta"][1].sum() == 0
 
 
 def test_indicator_basis_fills_only_the_clients_own_column():
     method = Method("m", basis=by_client())
     clients, plan = planned(dealt(small_table(90), 3), method)
-    asked = Sums(Surrogate(), 1.0, np.zeros(6), np.ones(3), np.zeros((2, 2)))
-    question = Broadcast(1, plan.task, asked)
-    psi = answer(clients["c001"], "sums", question).sums["psi_theta_L"]
+    request = Sums(Surrogate(), 1.0, np.zeros(6), np.ones(3), np.zeros((2, 2)))
+    broadcast = Broadcast(1, plan.task, request)
+    psi = answer(clients["c001"], "sums", broadcast).sums["psi_theta_L"]
     np.testing.assert_array_equal(psi, [0, 30, 0])
 
 
@@ -163,14 +163,14 @@ def test_local_training_minimises_the_printed_objective(steps):
         rng.uniform(size=200),
         rng.normal(size=3),
     )
-    asked = Average(steps, 0.05, 2.0, 0.05, 1e-3, 200, 0.5, np.zeros(3), np.ones(1), phi)
+    request = Average(steps, 0.05, 2.0, 0.05, 1e-3, 200, 0.5, np.zeros(3), np.ones(1), phi)
 
     def value(w):
         d = X @ w
         loss = theta @ (np.logaddexp(0, d) - y * d) / 200
         return loss + 2.0 * (phi @ w - 0.05) ** 2 + 1e-3 * (w[:-1] @ w[:-1]) / 2
 
-    w = train_locally(X, y, theta, phi, asked)
+    w = train_locally(X, y, theta, phi, request)
     nearby = [value(w + 1e-3 * step) for step in rng.normal(size=(50, 3))]
     assert value(w) <= min(nearby) + 1e-9
 
@@ -191,7 +191,7 @@ def test_weighted_sums_do_not_depend_on_the_spread_and_whole_weights_are_repeate
         totals = []
         for tables in pair:
             clients, plan = planned(tables)
-            replies = [answer(c, "sums", asked(plan, w)) for c in clients.values()]
+            replies = [answer(c, "sums", request(plan, w)) for c in clients.values()]
             totals.append(sum(replies[1:], replies[0]).sums)
         for name in totals[0]:
             np.testing.assert_array_equal(totals[0][name], totals[1][name])

@@ -19,8 +19,8 @@ def watch(call, files):
     assert code == 0
     model = load_model("model.safetensors")
     write(Path("held.csv"), client_rows(7, 600))
-    held = read_rows("held.csv", model.encoding, target="income", sensitive_features=("sex",))
-    made = certificate_on(model, held, 0.1).to_json()
+    table = read_rows("held.csv", model.encoding, target="income", sensitive_features=("sex",))
+    made = certificate_on(model, table, 0.1).to_json()
     Path("certificate.json").write_text(json.dumps(made))
     return ("monitor", "model.safetensors", "--certificate", "certificate.json", "--limit", 0.9)
 
@@ -33,8 +33,8 @@ def test_batches_are_counted_and_remembered(call, watch):
     assert "after 200 rows" in out
     files = ("--page", "page.html", "--prometheus", "metrics.prom")
     code, out, _ = call(*watch, "--rows", "two.csv", "--state", "s.json", "--json", *files)
-    told = json.loads(out)
-    assert (code, told["rows"], told["grouped"]) == (0, 400, 400)
+    content = json.loads(out)
+    assert (code, content["rows"], content["grouped"]) == (0, 400, 400)
     assert "monitor" in Path("page.html").read_text()
     assert "agnosticfair_rows 400.0" in Path("metrics.prom").read_text()
 
@@ -72,10 +72,10 @@ def test_late_labels_are_joined_by_key(call, watch):
         writer.writerows([("id", "income"), *((r["id"], r["income"]) for r in rows)])
     call(*watch, "--rows", "rows.csv", "--state", "s.json")  # counted when it came
     late = (*watch, "--key", "id", "--labels", "labels.csv", "--target", "income")
-    asked = (*late, "--rows", "rows.csv", "--state", "s.json", "--json")
-    code, out, err = call(*asked)
+    request = (*late, "--rows", "rows.csv", "--state", "s.json", "--json")
+    code, out, err = call(*request)
     assert (code, err, json.loads(out)["rows"]) == (0, "", 100)
-    assert "very content" in refused(call, *asked)
+    assert "very content" in refused(call, *request)
     assert "by --rows" in refused(call, *late, "--state", "s.json")
     counts = json.loads(Path("s.json").read_text())["state"]["counts"]
     assert sum(sum(map(sum, group)) for group in counts[0]) == 100
@@ -91,8 +91,8 @@ def test_what_makes_no_sense_is_refused(call, watch):
     call(*watch, "--rows", "one.csv", "--state", "s.json")
     assert "very content" in refused(call, *watch, "--rows", "one.csv", "--state", "s.json")
     Path("s.json").write_text("{}")
-    asked = (*watch, "--rows", "one.csv", "--state", "s.json")
-    assert "no state of a monitor" in refused(call, *asked)
+    request = (*watch, "--rows", "one.csv", "--state", "s.json")
+    assert "no state of a monitor" in refused(call, *request)
     assert "confidence is 2" in refused(call, *watch, "--rows", "one.csv", "--confidence", 2)
 
 
@@ -114,8 +114,8 @@ def test_labels_that_have_not_all_come_are_waited_for(call, watch):
     rows = [{"id": str(i), **r} for i, r in enumerate(client_rows(8, 20))]
     write(Path("rows.csv"), rows)
     Path("labels.csv").write_text(f"id,income\n0,{rows[0]['income']}\n")
-    asked = (*watch, "--rows", "rows.csv", "--key", "id", "--labels", "labels.csv")
-    assert "19 of 20 rows" in refused(call, *asked, "--target", "income")
+    request = (*watch, "--rows", "rows.csv", "--key", "id", "--labels", "labels.csv")
+    assert "19 of 20 rows" in refused(call, *request, "--target", "income")
 
 
 def test_the_state_is_watched_live(call, watch, tmp_path):
@@ -137,9 +137,9 @@ def test_the_state_is_watched_live(call, watch, tmp_path):
         assert json.loads(get("/data.json"))["rows"] == 0
         write(Path("one.csv"), client_rows(8, 100))
         call(*watch, "--rows", "one.csv", "--state", "s.json")
-        told = json.loads(get("/data.json"))
-        assert (told["rows"], told["live"]) == (100, True)
-        assert any(text.startswith("The last batch alone, 100 rows") for text in told["texts"])
+        content = json.loads(get("/data.json"))
+        assert (content["rows"], content["live"]) == (100, True)
+        assert any(text.startswith("The last batch alone, 100 rows") for text in content["texts"])
         assert "agnosticfair_rows 100.0" in get("/metrics")
         assert "connect-src 'self'" in get("/")
         server.shutdown()
@@ -151,9 +151,9 @@ def test_groups_may_be_unknown_of_some_rows_and_new_ones_are_named(call, watch):
     some = [{**r, "sex": ("", "X", r["sex"])[min(k // 50, 2)]} for k, r in enumerate(rows)]
     write(Path("one.csv"), some)
     code, out, _ = call(*watch, "--rows", "one.csv", "--json")
-    told = json.loads(out)
-    assert (code, told["rows"], told["grouped"]) == (0, 200, 100)
-    assert told["strange"]["sex"] == ["X"]
+    content = json.loads(out)
+    assert (code, content["rows"], content["grouped"]) == (0, 200, 100)
+    assert content["strange"]["sex"] == ["X"]
 
 
 def test_columns_under_other_names_are_told_and_wrong_ones_refused(call, watch):

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agnosticfair.data.axes import axes_of, band_axis, codes_of, edges_of, histogram
-from agnosticfair.data.census import Census, merge, take_census
+from agnosticfair.data.axes import axes_of, bin_axis, codes_of, edges_of, histogram
 from agnosticfair.data.schema import schema_of
+from agnosticfair.data.summary import SummaryStatistics, merge, summary_statistics
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError
 
@@ -28,41 +28,45 @@ def table(n=400, seed=0):
 
 
 def agreed(tables, **settings):
-    census = merge({k: take_census(t, k) for k, t in tables.items()})
+    statistics = merge({k: summary_statistics(t, k) for k, t in tables.items()})
     counts = {
-        name: sum(histogram(t.numeric[name], *census.numeric[name]) for t in tables.values())
-        for name in census.numeric
+        name: sum(histogram(t.numeric[name], *statistics.numeric[name]) for t in tables.values())
+        for name in statistics.numeric
     }
-    return axes_of(census, counts, clients=tuple(tables), **settings)
+    return axes_of(statistics, counts, clients=tuple(tables), **settings)
 
 
 def test_axes_are_the_same_for_any_split():
     whole = table()
-    parts = {"north": whole.take(np.arange(100)), "south": whole.take(np.arange(100, 400))}
-    assert agreed({"all": whole}) == agreed(parts)
-    assert [(axis.name, len(axis.values)) for axis in agreed(parts)] == [
+    subgroups = {"north": whole.take(np.arange(100)), "south": whole.take(np.arange(100, 400))}
+    assert agreed({"all": whole}) == agreed(subgroups)
+    assert [(axis.name, len(axis.values)) for axis in agreed(subgroups)] == [
         ("age", 4),
         ("gain", 2),
         ("job", 3),
     ]
 
 
-def test_a_part_of_a_column_of_dates_is_named_by_dates_and_has_the_same_rows():
+def test_a_subgroup_of_a_column_of_dates_is_named_by_dates_and_has_the_same_rows():
     days = table().numeric["age"] + 20_000
     rows = replace(table(), numeric={"day": days}, how={"day": DATED})
     plain = replace(rows, how={})
-    parts = {"north": rows.take(np.arange(100)), "south": rows.take(np.arange(100, 400))}
-    (axis, _), (numbers, _) = agreed(parts), agreed({"all": plain})
+    subgroups = {"north": rows.take(np.arange(100)), "south": rows.take(np.arange(100, 400))}
+    (axis, _), (numbers, _) = agreed(subgroups), agreed({"all": plain})
     assert axis.values[0].startswith("before 2024-")
     assert axis.values[-1].endswith(" or later")
     assert len(axis.values) == len(numbers.values) == 4
     np.testing.assert_array_equal(codes_of(rows, (axis,)), codes_of(rows, (numbers,)))
-    (own, _) = agreed({**parts, "south": plain.take(np.arange(100, 400))})
-    assert own.values[0].startswith("under 20"), "where a site has plain numbers, so has the part"
-    census = take_census(rows, "all")
-    assert Census.from_json(json.loads(json.dumps(census.to_json()))).dates == ("day",)
-    assert schema_of(census, "y").outline().dates == ("day",)
-    assert "dates" not in take_census(plain, "all").to_json()
+    (own, _) = agreed({**subgroups, "south": plain.take(np.arange(100, 400))})
+    assert own.values[0].startswith("under 20"), (
+        "where a site has plain numbers, so has the subgroup"
+    )
+    statistics = summary_statistics(rows, "all")
+    assert SummaryStatistics.from_json(json.loads(json.dumps(statistics.to_json()))).dates == (
+        "day",
+    )
+    assert schema_of(statistics, "y").outline().dates == ("day",)
+    assert "dates" not in summary_statistics(plain, "all").to_json()
 
 
 def test_dates_with_a_time_keep_it():
@@ -72,7 +76,7 @@ def test_dates_with_a_time_keep_it():
     assert agreed({"all": rows})[0].values[0] == "before 2024-10-04 15:00"
 
 
-def test_bands_hold_about_equal_shares():
+def test_bins_hold_about_equal_shares():
     ages = table(5000).numeric["age"]
     edges = edges_of(histogram(ages, 17.0, 89.0), 17.0, 89.0, 4)
     shares = np.bincount(np.searchsorted(edges, ages, "right")) / len(ages)
@@ -86,7 +90,7 @@ def test_codes_say_what_the_table_says():
     axes = agreed(
         {"north": rows}, columns=("age", "job", "town", "site"), others={"town": ("x", "y")}
     )
-    assert [axis.name for axis in axes] == ["age", "job", "town"], "one site parts nobody"
+    assert [axis.name for axis in axes] == ["age", "job", "town"], "one site subgroups nobody"
     codes = codes_of(rows, axes)
     job = np.array(axes[1].values, object)[codes[:, 1]]
     np.testing.assert_array_equal(job, rows.categorical["job"].values())
@@ -99,9 +103,9 @@ def test_site_is_a_column():
     assert (codes_of(table(), axes, client="south") == 1).all()
 
 
-def test_what_names_no_part_is_said():
+def test_what_names_no_subgroup_is_said():
     with pytest.raises(
-        SettingsError, match="no column 'hair' of at most 200 values to name parts by"
+        SettingsError, match="no column 'hair' of at most 200 values to name subgroups by"
     ):
         agreed({"north": table()}, columns=("hair",))
     many = table()
@@ -112,4 +116,4 @@ def test_what_names_no_part_is_said():
     axes = agreed({"north": many})
     assert "id" not in [axis.name for axis in axes], "not meant unless it is named"
     with pytest.raises(DataError, match="no column of numbers 'weight'"):
-        codes_of(many, (band_axis("weight", (3.0,)),), "client 'north'")
+        codes_of(many, (bin_axis("weight", (3.0,)),), "client 'north'")

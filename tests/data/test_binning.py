@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from agnosticfair.data.binning import (
     PASSES,
     agreed,
-    cell_counts,
-    equal_cells,
+    equal_fine_bins,
+    fine_bin_counts,
     refined,
     value_counts,
 )
@@ -24,14 +24,14 @@ def agree(tables, max_bins=255, min_rows=20):
     words = sorted({v for t in tables for v in t.categorical.get("c", Column.of([])).categories})
     categorical = (("c", tuple(words)),) if words else ()
     encoding = Encoding((("x", float(np.nanmin(values)), float(np.nanmax(values))),), categorical)
-    cuts = equal_cells(encoding)
+    cuts = equal_fine_bins(encoding)
     for k in range(PASSES):
         sums = {
-            "cell_counts": sum(cell_counts(encoding, t, cuts, "the data") for t in tables),
+            "stratum_counts": sum(fine_bin_counts(encoding, t, cuts, "the data") for t in tables),
             "value_counts": sum(value_counts(encoding, t) for t in tables),
         }
         if k < PASSES - 1:
-            cuts = refined(encoding, cuts, sums["cell_counts"])
+            cuts = refined(encoding, cuts, sums["stratum_counts"])
     return encoding, agreed(encoding, cuts, sums, max_bins, min_rows)
 
 
@@ -58,19 +58,19 @@ def test_bins_are_near_equal_shares(kind):
     assert len(counts) - 1 <= 64
     assert counts[1:].min() >= 20
     _, own = np.unique(x, return_counts=True)
-    most = max(2.5 * len(x) / 64, own.max() + 2 * len(x) / 64)
-    assert counts.max() <= most
+    maximum = max(2.5 * len(x) / 64, own.max() + 2 * len(x) / 64)
+    assert counts.max() <= maximum
 
 
 @given(st.integers(0, 1000), st.integers(2, 5))
 @settings(max_examples=15, deadline=None)
-def test_any_split_agrees_on_the_same_bins(seed, parts):
+def test_any_split_agrees_on_the_same_bins(seed, subgroups):
     r = np.random.default_rng(seed)
     x, words = np.exp(r.normal(size=500)), r.integers(0, 40, 500).astype(str)
     x[r.random(500) < 0.1] = np.nan
     whole = table(x, words)
-    owner = r.integers(0, parts, 500)
-    split = [whole.take(np.flatnonzero(owner == k)) for k in range(parts)]
+    owner = r.integers(0, subgroups, 500)
+    split = [whole.take(np.flatnonzero(owner == k)) for k in range(subgroups)]
     split = [t for t in split if len(t)]
     assert agree(split)[1].key == agree([whole])[1].key
 

@@ -108,9 +108,9 @@ def test_json_round_trip(numeric, categorical, scale):
     assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
 
 
-def test_bands_of_dates_are_dates():
+def test_bins_of_dates_are_dates():
     dated = Encoding(
-        (("day", 0.0, 9e6),), (), bands=(("day", (365.0, 366.25, 8e6)),), dates=("day",)
+        (("day", 0.0, 9e6),), (), bins=(("day", (365.0, 366.25, 8e6)),), dates=("day",)
     )
     assert dated.names[1:] == (
         "day before 1971-01-01",
@@ -163,8 +163,8 @@ def test_foreign_json_is_read_or_refused(data):
         assert Encoding.from_json(encoding.to_json()) == encoding
 
 
-def test_bands_are_one_hots_behind_the_others():
-    encoding = Encoding((("age", 0.0, 100.0),), (), bands=(("age", (30.0, 50.0)),))
+def test_bins_are_one_hots_behind_the_others():
+    encoding = Encoding((("age", 0.0, 100.0),), (), bins=(("age", (30.0, 50.0)),))
     X = encode(encoding, Table({"age": np.array([29.9, 30.0, 50.0])}, {}, None, {}))
     np.testing.assert_array_equal(X[:, 1:], np.eye(3))
     assert X.shape[1] == encoding.width == len(encoding.names)
@@ -172,16 +172,16 @@ def test_bands_are_one_hots_behind_the_others():
 
 
 @pytest.mark.parametrize(
-    ("bands", "says"),
+    ("bins", "says"),
     [
         ([["age", [50, 30]]], "ascend"),
         ([["job", [1]]], "column of numbers"),
         ([["age", []]], "column of numbers"),
-        ([["age", ["x"]]], "bands of 'age'"),
+        ([["age", ["x"]]], "bins of 'age'"),
         (3, "should be a list"),
     ],
 )
-def test_damaged_bands_are_refused(bands, says):
-    data = {"numeric": [["age", 0, 100]], "categorical": [], "scale": True, "bands": bands}
+def test_damaged_bins_are_refused(bins, says):
+    data = {"numeric": [["age", 0, 100]], "categorical": [], "scale": True, "bins": bins}
     with pytest.raises(ModelError, match=says):
         Encoding.from_json(data)

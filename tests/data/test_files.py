@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.data.census import encoding_of, merge, take_census
 from agnosticfair.data.columns import Roles, described
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.files import read_clients, read_rows, read_table
 from agnosticfair.data.reading import Dialect
+from agnosticfair.data.summary import encoding_of, merge, summary_statistics
 from agnosticfair.errors import DataError, SettingsError
 
 ROLES = Roles("income", ("sex",))
@@ -120,7 +120,7 @@ def test_one_file_per_client(write):
     ]
     clients = read_clients(paths, ROLES)
     assert list(clients) == ["east", "north", "south"]
-    total = merge({name: take_census(table, name) for name, table in clients.items()})
+    total = merge({name: summary_statistics(table, name) for name, table in clients.items()})
     assert encoding_of(total) == Encoding((("age", 7.0, 42.5),), (("job", ("clerk", "cook")),))
 
 
@@ -295,8 +295,8 @@ def test_separator_and_encoding_are_found(write, encoding, separator):
     table = read_table(path, ROLES)
     assert table.numeric["age"].tolist() == [31, 42, 28]
     assert table.categorical["job"].values().tolist() == ["Köchin", "clerk", "cook"]
-    told = read_table(path, ROLES, dialect=Dialect(separator, encoding))
-    assert told.categorical["job"].values().tolist() == ["Köchin", "clerk", "cook"]
+    table_here = read_table(path, ROLES, dialect=Dialect(separator, encoding))
+    assert table_here.categorical["job"].values().tolist() == ["Köchin", "clerk", "cook"]
 
 
 def test_semicolons_go_with_decimal_commas(write):
@@ -317,7 +317,7 @@ def test_a_dialect_that_does_not_fit(write):
         Dialect(", ")
 
 
-def test_a_cell_longer_than_the_csv_module_reads_hides_no_column(write):
+def test_a_stratum_longer_than_the_csv_module_reads_hides_no_column(write):
     long = "x" * 200_000
     table = read_table(write(f"job;sex;income\n{long};01;1\ncook;2;0\ncook;2;0\n"), ROLES)
     assert table.categorical["job"].categories == ("cook", long)
@@ -330,7 +330,7 @@ def test_texts_that_are_numbers_and_dates(write):
         '12,5.5 %,1970-01-11,clerk , M,yes\n"1,000,000",-1%,1969-12-31,cook,F,no\n'
     )
     table = read_table(path, ROLES)
-    assert table.numeric["price"].tolist() == [1045, 12, 1_000_000]
+    assert table.numeric["shadow_price"].tolist() == [1045, 12, 1_000_000]
     assert table.numeric["share"].tolist() == [45, 5.5, -1]
     assert table.numeric["day"].tolist() == [1, 10, -1]
     assert table.categorical["job"].values().tolist() == ["?", "clerk", "cook"]
@@ -339,8 +339,8 @@ def test_texts_that_are_numbers_and_dates(write):
     assert told["day"] == "numeric, a date, as days since 1970-01-01"
     assert told["share"] == "numeric, numbers written with '%' or ','"
     assert told["job"] == "categorical, 3 values, '?' (missing) in 1 row"
-    new = read_rows(path, Encoding((("price", 0.0, 1.0), ("day", 0.0, 1.0)), ()))
-    assert new.numeric["price"].tolist() == [1045, 12, 1_000_000]
+    new = read_rows(path, Encoding((("shadow_price", 0.0, 1.0), ("day", 0.0, 1.0)), ()))
+    assert new.numeric["shadow_price"].tolist() == [1045, 12, 1_000_000]
     assert new.numeric["day"].tolist() == [1, 10, -1]
 
 
@@ -368,10 +368,10 @@ def test_identifiers_are_left_out(write, name, of):
     table = read_table(write(people(60, **{name: of})), ROLES)
     assert set(table.kinds) == {"x"}
     assert table.how[name].startswith("dropped, an identifier")
-    kept = read_table(
+    table_here = read_table(
         write(people(60, **{name: of})), Roles("income", ("sex",), categorical=(name,))
     )
-    assert name in kept.categorical
+    assert name in table_here.categorical
     assert name in read_table(write(people(30, **{name: of})), ROLES).kinds
 
 

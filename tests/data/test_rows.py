@@ -3,7 +3,7 @@
 import numpy as np
 from helpers import dealt, small_table
 
-from agnosticfair.auditing.limit import dealt_apart
+from agnosticfair.auditing.limit import split_halves
 from agnosticfair.data.rows import digest_of, folds_of
 from agnosticfair.data.table import concatenate
 
@@ -23,6 +23,6 @@ def test_folds_and_digests_know_rows_by_their_content_alone():
 
 def test_folds_are_the_same_however_rows_are_spread():
     table = small_table(400)
-    one, two = dealt_apart({"a": table}, 3), dealt_apart(dealt(table, 3), 3)
+    one, two = split_halves({"a": table}, 3), split_halves(dealt(table, 3), 3)
     for left, right in zip(one, two, strict=True):
         assert digest_of(left.clients.values()) == digest_of(right.clients.values())

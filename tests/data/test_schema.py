@@ -8,15 +8,15 @@ import pytest
 from helpers import ROLES, client_rows, dealt, small_table, write
 
 from agnosticfair.cli import main
-from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import applied, load_schema, schema_of
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit, in_process
 from agnosticfair.site.rehearsal import rehearsed
 
 ROWS = small_table(300, 1)
-DRAFT = schema_of(take_census(ROWS, "all"), "y")
+DRAFT = schema_of(summary_statistics(ROWS, "all"), "y")
 
 
 def written(tmp_path, **changes):
@@ -47,7 +47,7 @@ def test_a_file_comes_back_with_the_same_digest(tmp_path):
         ({"numeric": {"age": [1]}}, "should be a list of 2"),
         ({"labels": ["no", "no"]}, "'labels' has an entry twice"),
         ({"categorical": {"age": ["a"]}}, "'age' is both numeric and categorical"),
-        ({"bands": {"age": [3, 2]}}, "the bands of 'age' should be rising"),
+        ({"bins": {"age": [3, 2]}}, "the bins of 'age' should be rising"),
         ({"extra": 1}, "exactly the entries"),
         ({"dates": 3}, "'dates' should be a list of strings"),
     ],
@@ -134,25 +134,25 @@ def test_a_private_fit_from_the_command_line(tmp_path, capsys):
     files = [str(write(tmp_path / f"{name}.csv", client_rows(k))) for k, name in enumerate("ab")]
     schema, model = tmp_path / "schema.json", tmp_path / "model.safetensors"
     run(["schema", *files, *ROLES, "--out", str(schema)])
-    asked = ["fit", *files, *ROLES, "--method", "fairfl", "--epsilon", "20", "--out", str(model)]
+    request = ["fit", *files, *ROLES, "--method", "fairfl", "--epsilon", "20", "--out", str(model)]
     with pytest.raises(SystemExit):
-        main(asked)
+        main(request)
     assert "differential privacy needs --schema" in capsys.readouterr().err
     held = str(write(tmp_path / "held.csv", client_rows(2)))
     with pytest.raises(SystemExit):
-        main([*asked, "--schema", str(schema), "--test", held])
+        main([*request, "--schema", str(schema), "--test", held])
     assert "a private fit has no --test: leave it out" in capsys.readouterr().err
     ledgers = tmp_path / "ledgers"
     ledgers.mkdir()
-    run([*asked, "--schema", str(schema), "--ledgers", str(ledgers)])
+    run([*request, "--schema", str(schema), "--ledgers", str(ledgers)])
     assert "epsilon 20 at delta 1e-05 was spent" in " ".join(capsys.readouterr().out.split())
     run(
-        [*asked, "--schema", str(schema), "--ledgers", str(ledgers)]
-    )  # the same questions cost once
+        [*request, "--schema", str(schema), "--ledgers", str(ledgers)]
+    )  # the same requests cost once
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        main([*asked, "--schema", str(schema), "--ledgers", str(ledgers), "--tau", "0.3"])
+        main([*request, "--schema", str(schema), "--ledgers", str(ledgers), "--tau", "0.3"])
     assert "privacy budget of site 'a' is spent" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main([*asked[:-4], "--epsilon", "0", "--schema", str(schema)])
+        main([*request[:-4], "--epsilon", "0", "--schema", str(schema)])
     assert "epsilon is 0" in capsys.readouterr().err

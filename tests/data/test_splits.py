@@ -22,7 +22,7 @@ def test_every_row_lands_in_exactly_one_place(n, p, seed):
     sizes = [len(t) for t in done.train.values()]
     assert max(sizes) - min(sizes) <= 1
     assert sum(sizes) == round(0.8 * n)
-    assert done.test_part.shape == (len(done.test),)
+    assert done.test_piece.shape == (len(done.test),)
     np.testing.assert_array_equal(done.test.numeric["age"], again.test.numeric["age"])
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from agnosticfair.data import columns as data_columns
 from agnosticfair.data import files, stream
-from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_source, read_sources
 from agnosticfair.data.rows import Fold
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.errors import DataError
 
 ROLES = Roles("income", ("sex",))
@@ -83,10 +83,12 @@ def test_more_batches_at_a_time_are_the_same_rows_and_folds(folder, streams):
     assert 128 < max(every.added_up(lambda table: [len(table)], 1, 3)) <= 384
 
 
-def test_the_census_of_batches_adds_up_to_that_of_all_rows(folder, streams, monkeypatch):
-    streamed = read_source(folder, ROLES).added_up(lambda table: take_census(table, "north"), 2)
+def test_the_statistics_of_batches_adds_up_to_that_of_all_rows(folder, streams, monkeypatch):
+    streamed = read_source(folder, ROLES).added_up(
+        lambda table: summary_statistics(table, "north"), 2
+    )
     monkeypatch.setattr(files, "STREAMED", 1 << 30)
-    assert streamed == take_census(read_source(folder, ROLES), "north")
+    assert streamed == summary_statistics(read_source(folder, ROLES), "north")
 
 
 def test_one_file_streams_as_well(tmp_path, streams):
@@ -171,7 +173,7 @@ def test_what_is_wrong_in_a_folder_is_said_with_the_files_name(folder, streams, 
 
 def test_a_key_among_the_texts_is_noticed(folder, streams, monkeypatch):
     monkeypatch.setattr(stream, "BATCH", 1 << 14)
-    monkeypatch.setattr(data_columns, "MOST_CATEGORIES", 200)
+    monkeypatch.setattr(data_columns, "MAX_CATEGORIES", 200)
     spoil_key(folder)
     with pytest.raises(DataError, match=r"'job' of file '1.parquet' has 300 different texts"):
         read_source(folder, ROLES).added_up(len)

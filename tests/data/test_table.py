@@ -7,10 +7,10 @@ from agnosticfair.errors import DataError
 
 def test_take_keeps_vocabularies():
     table = Table({"x": np.arange(3.0)}, {"c": Column.of("abc")}, None, {})
-    part = table.take(np.array([2]))
-    assert len(part) == 1
-    assert part.categorical["c"].categories == ("a", "b", "c")
-    assert part.categorical["c"].values().tolist() == ["c"]
+    subgroup = table.take(np.array([2]))
+    assert len(subgroup) == 1
+    assert subgroup.categorical["c"].categories == ("a", "b", "c")
+    assert subgroup.categorical["c"].values().tolist() == ["c"]
 
 
 def test_columns_of_different_lengths_are_refused():

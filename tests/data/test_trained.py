@@ -26,8 +26,8 @@ def test_a_model_file_is_a_function_of_the_fit_alone(tmp_path):
     path = tmp_path / "model.safetensors"
     models[0].save(path)
     header = path.read_bytes()
-    told = json.loads(beside(path).read_text())
-    for secret in (told["key"], told["digest"], told["sketch"]):
+    content = json.loads(beside(path).read_text())
+    for secret in (content["key"], content["digest"], content["sketch"]):
         assert secret.encode() not in header
     assert beside(path).stat().st_mode & 0o077 == 0
 
@@ -41,9 +41,9 @@ def test_some_rows_of_the_fit_are_known_again_and_others_are_not(tmp_path):
     mixed = table.take(np.arange(1000, 3000))  # half of them were seen
     with pytest.raises(DataError, match=r"about [0-9,]+ of these 2,000 are rows that the model"):
         audit(back, mixed, sensitive_features="sex")
-    made = audit(back, new, sensitive_features="sex")
-    assert made.upper > 0
-    assert UNTOLD not in made.notes
+    certificate = audit(back, new, sensitive_features="sex")
+    assert certificate.upper > 0
+    assert UNTOLD not in certificate.notes
 
 
 def test_a_model_that_came_alone_cannot_tell_and_says_so(tmp_path):
@@ -52,9 +52,9 @@ def test_a_model_that_came_alone_cannot_tell_and_says_so(tmp_path):
     path.write_bytes(model.to_bytes())
     alone = agnosticfair.load_model(path)
     assert alone.training is None
-    made = audit(alone, table, sensitive_features="sex")
-    assert UNTOLD in made.notes
-    assert UNTOLD in made.to_json()["notes"]
+    certificate = audit(alone, table, sensitive_features="sex")
+    assert UNTOLD in certificate.notes
+    assert UNTOLD in certificate.to_json()["notes"]
     # what is beside it is of another model, or damaged
     model.save(path)
     text = beside(path).read_text()
@@ -84,15 +84,15 @@ def test_rows_are_known_again_whatever_feature_is_called_sensitive(call, tmp_pat
     code, out, _ = call("fit", "train.csv", *roles, "sex", "--method", "fl")
     assert code == 0
     assert "model.trained-on.json" in out
-    ask = ("--model", "model.safetensors", "--precision", 0.5)
+    send = ("--model", "model.safetensors", "--precision", 0.5)
     for name in ("sex", "job", "town"):
-        code, _, err = call("audit", "train.csv", *roles, name, *ask)
+        code, _, err = call("audit", "train.csv", *roles, name, *send)
         assert code == 2
         assert "rows that the model was fitted on" in err
-    code, out, _ = call("audit", "new.csv", *roles, "sex", *ask)
+    code, out, _ = call("audit", "new.csv", *roles, "sex", *send)
     assert code == 0
     assert "nobody can tell" not in out
     (tmp_path / "model.trained-on.json").unlink()
-    code, out, _ = call("audit", "train.csv", *roles, "job", *ask)
+    code, out, _ = call("audit", "train.csv", *roles, "job", *send)
     assert code == 0
     assert "nobody can tell" in " ".join(out.split())

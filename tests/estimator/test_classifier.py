@@ -22,9 +22,9 @@ from agnosticfair import AgnosticFairClassifier, Certificate, Rule
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.basis import gaussian
-from agnosticfair.mathematics.parts import part_name
+from agnosticfair.mathematics.subgroups import subgroup_name
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 
@@ -67,17 +67,17 @@ def test_without_groups_the_default_protects_nobody_and_says_so():
     X = rng.normal(size=(200, 2))
     y = X[:, 0] > rng.normal(size=200)
     with pytest.warns(UserWarning, match="no group is protected"):
-        made = AgnosticFairClassifier().fit(X, y)
+        fitted = AgnosticFairClassifier().fit(X, y)
     plain = AgnosticFairClassifier("fl").fit(X, y)
-    assert np.array_equal(made.coef_, plain.coef_)
-    for asked in (
+    assert np.array_equal(fitted.coef_, plain.coef_)
+    for request in (
         {"tau": 0.1},
         {"limit": 0.1},
-        {"notion": "equal_opportunity"},
+        {"metric": "equal_opportunity"},
         {"basis": "gaussian"},
     ):
         with pytest.raises(DataError, match="sensitive_features is missing"):
-            AgnosticFairClassifier(**asked).fit(X, y)
+            AgnosticFairClassifier(**request).fit(X, y)
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +110,14 @@ def test_it_is_the_same_fit_as_over_tables():
 def test_a_data_set_through_the_estimator_is_the_same_through_tables(adult):
     split = adult_split(adult)
     # rows as centres, which do not depend on the scale
-    recipe = method("agnosticfair", tau=0.11, centres="rows")
-    bare = fit(split.train, recipe, sensitive_features="sex", positive=">50K")
+    chosen_method = method("agnosticfair", tau=0.11, centres="rows")
+    bare = fit(split.train, chosen_method, sensitive_features="sex", positive=">50K")
     tables = split.train.values()
     X = np.vstack([encode(bare.model.encoding, t) for t in tables])
     y = np.concatenate([t.labels(">50K") for t in tables])
     s = np.concatenate([t.column("sex").values() for t in tables])
     owners = np.repeat([*split.train], [len(t) for t in tables])
-    ours = AgnosticFairClassifier(recipe)
+    ours = AgnosticFairClassifier(chosen_method)
     ours.fit(X, y, sensitive_features=s, clients=owners)
     here, there = ours.decision_function(encode(bare.model.encoding, split.test)), split.test
     np.testing.assert_allclose(here, bare.model.decision(there), atol=1e-6)
@@ -157,7 +157,7 @@ def test_the_constraint_holds_and_is_certified(rows):
     assert isinstance(fair.certificate_, Certificate)
     same = free.audit(X, y, sensitive_features=s, basis=FEW, bound=8.0, centres=fair.fit_.centres)
     assert fair.certificate_.worst_difference < same.worst_difference / 2
-    measured = metrics.risk_difference(fair.predict(X) == "yes", (s == "g1").astype(int))
+    measured = scoring.risk_difference(fair.predict(X) == "yes", (s == "g1").astype(int))
     assert fair.certificate_.difference == pytest.approx(measured)
 
 
@@ -264,8 +264,8 @@ def test_bad_input_is_named_with_its_remedy(rows, changed, said):
     ("settings", "said"),
     [
         ({"method": "magic"}, "unknown method 'magic'"),
-        ({"notion": "luck"}, "unknown notion 'luck'"),
-        ({"notion": "bounded_group_loss"}, "needs tau, the largest mean log loss"),
+        ({"metric": "luck"}, "unknown metric 'luck'"),
+        ({"metric": "bounded_group_loss"}, "needs tau, the largest mean log loss"),
         ({"basis": "spline"}, "unknown basis 'spline'"),
         ({"method": "fl", "tau": 0.1}, "no fairness constraint"),
         ({"method": "fairfl", "rule": Rule()}, "'fairfl' has no rule"),
@@ -284,7 +284,7 @@ def test_verbose_prints_every_round(rows, capsys):
     assert len(capsys.readouterr().out.splitlines()) == fair.n_iter_
 
 
-def test_a_fit_that_did_not_converge_or_says_one_thing_to_everybody_warns(rows):
+def test_a_fit_that_did_not_converge_or_says_one_thing_to_overall_warns(rows):
     X, y, _ = rows
     with pytest.warns(ConvergenceWarning, match=r"did not converge.*max_rounds.*1 so far"):
         AgnosticFairClassifier(method("fl", max_rounds=1)).fit(X, y)
@@ -315,8 +315,8 @@ def test_the_estimator_and_the_command_give_the_same_probabilities(
     X, y = people
     monkeypatch.chdir(tmp_path)
     X.assign(label=y).to_csv("rows.csv", index=False)
-    ask = ("--target", "label", "--sensitive-features", "sex", "--learner", learner)
-    assert call("fit", "rows.csv", *ask, "--tau", 0.15)[0] == 0
+    send = ("--target", "label", "--sensitive-features", "sex", "--learner", learner)
+    assert call("fit", "rows.csv", *send, "--tau", 0.15)[0] == 0
     assert call("predict", "model.safetensors", "rows.csv", "--explain")[0] == 0
     told = pd.read_csv("predictions.csv")
     ours = AgnosticFairClassifier(tau=0.15, rule=Rule(learner), sensitive_columns="sex").fit(X, y)
@@ -326,36 +326,36 @@ def test_the_estimator_and_the_command_give_the_same_probabilities(
     saved = load_model("model.safetensors")
     assert ours.fit_.model.digest == saved.digest
     assert not hasattr(ours, "coef_")
-    assert {name for name, _ in ours.trained_parts_} <= {
-        part_name(*pair) for pair in _parts_of(ours.fit_)
-    } | {"everybody"}
+    assert {name for name, _ in ours.trained_subgroups_} <= {
+        subgroup_name(*pair) for pair in _subgroups_of(ours.fit_)
+    } | {"overall"}
 
 
-def _parts_of(fitted):
-    axes, parts = fitted.named.agreed
-    return [(axes, part) for part in parts]
+def _subgroups_of(fitted):
+    axes, subgroups = fitted.subgroups.agreed
+    return [(axes, subgroup) for subgroup in subgroups]
 
 
 def test_a_feature_may_be_called_as_the_groups_are(people):
     X, y = people
     both = X[["age", "sex"]].assign(sex=(X["sex"] == "g1").astype(float))
-    made = AgnosticFairClassifier(rule=Rule("additive")).fit(both, y, sensitive_features=X["sex"])
-    assert {name for name, *_ in made.fit_.model.encoding.numeric} == {"age", "sex (feature)"}
-    assert made.predict(both).shape == (900,)
+    fitted = AgnosticFairClassifier(rule=Rule("additive")).fit(both, y, sensitive_features=X["sex"])
+    assert {name for name, *_ in fitted.fit_.model.encoding.numeric} == {"age", "sex (feature)"}
+    assert fitted.predict(both).shape == (900,)
 
 
 def test_a_classifier_of_scikit_learn_is_a_learner(people, tmp_path):
     X, y = people
-    ask = {"sensitive_columns": "sex", "rule": Rule(LogisticRegression(C=10.0))}
-    made = AgnosticFairClassifier(**ask, tau=0.1).fit(X, y)
-    assert made.fit_.statements[0].startswith("Learner LogisticRegression: mean log loss")
-    assert clone(made).get_params()["rule__learner"].C == 10.0
-    again = pickle.loads(pickle.dumps(made))
-    assert again.fit_.model.estimates.kind != made.fit_.model.estimates.kind
-    np.testing.assert_array_equal(again.predict_proba(X), made.predict_proba(X))
-    np.testing.assert_array_equal(again.predict(X), made.predict(X))
+    send = {"sensitive_columns": "sex", "rule": Rule(LogisticRegression(C=10.0))}
+    fitted = AgnosticFairClassifier(**send, tau=0.1).fit(X, y)
+    assert fitted.fit_.statements[0].startswith("Learner LogisticRegression: mean log loss")
+    assert clone(fitted).get_params()["rule__learner"].C == 10.0
+    again = pickle.loads(pickle.dumps(fitted))
+    assert again.fit_.model.estimates.kind != fitted.fit_.model.estimates.kind
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
     with pytest.raises(ModelError, match="a model file holds no code"):
-        made.fit_.model.save(tmp_path / "m.safetensors")
+        fitted.fit_.model.save(tmp_path / "m.safetensors")
     with pytest.raises(SettingsError, match="learner LinearSVC has no predict_proba"):
         AgnosticFairClassifier(rule=Rule(LinearSVC())).fit(X.drop(columns="sex"), y)
     with pytest.warns(UserWarning, match="no group is protected"):
@@ -366,12 +366,12 @@ def test_a_classifier_of_scikit_learn_is_a_learner(people, tmp_path):
 
 def test_costs_rates_and_awareness_of_a_rule(people):
     X, y = people
-    ask = {"sensitive_columns": "sex", "rule": Rule("additive"), "tau": 0.3}
-    few = AgnosticFairClassifier(**ask).set_params(rule__positive_rate=(0.1, 0.2)).fit(X, y)
+    send = {"sensitive_columns": "sex", "rule": Rule("additive"), "tau": 0.3}
+    few = AgnosticFairClassifier(**send).set_params(rule__positive_rate=(0.1, 0.2)).fit(X, y)
     assert 0.08 <= np.mean(few.predict(X) == "yes") <= 0.22
-    many = AgnosticFairClassifier(**{**ask, "rule": Rule("additive", costs=(1, 10))}).fit(X, y)
+    many = AgnosticFairClassifier(**{**send, "rule": Rule("additive", costs=(1, 10))}).fit(X, y)
     assert np.mean(many.predict(X) == "yes") > np.mean(few.predict(X) == "yes") + 0.2
-    aware = AgnosticFairClassifier(**ask).set_params(tau=0.01, rule__aware=True).fit(X, y)
+    aware = AgnosticFairClassifier(**send).set_params(tau=0.01, rule__aware=True).fit(X, y)
     swapped = X.assign(sex=np.where(X["sex"] == "g0", "g1", "g0"))
     assert (aware.decision_function(X) != aware.decision_function(swapped)).any()
     assert (many.decision_function(X) == many.decision_function(swapped)).all()

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from agnosticfair import AgnosticFairClassifier, audit, fairness_scorer, method
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import layout_of, numbers_of
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +40,15 @@ FAIR = {"method": "fairfl", "sensitive_columns": ["sex"], "tau": 0.05}
 def test_columns_named_once_are_groups_and_never_features(people):
     X, y = people
     named = AgnosticFairClassifier(**FAIR).fit(X, y)
-    given = AgnosticFairClassifier("fairfl", tau=0.05).fit(
+    fitted = AgnosticFairClassifier("fairfl", tau=0.05).fit(
         X.drop(columns="sex"), y, sensitive_features=X["sex"]
     )
-    np.testing.assert_array_equal(named.coef_, given.coef_)
+    np.testing.assert_array_equal(named.coef_, fitted.coef_)
     assert named.coef_.shape == (1, 5)  # age, two jobs, day, pay
     assert named.n_features_in_ == 5
     swapped = X.assign(sex=np.where(X["sex"] == "F", "M", "F"))
     np.testing.assert_array_equal(named.predict(swapped), named.predict(X))
-    assert metrics.risk_difference(named.predict(X) == "yes", X["sex"] == "M") < 0.15
+    assert scoring.risk_difference(named.predict(X) == "yes", X["sex"] == "M") < 0.15
     assert named.certificate_.n == len(X)
 
 
@@ -73,23 +73,23 @@ def test_a_scorer_ranks_what_keeps_the_limit_above_what_does_not(people):
     model = make_pipeline("passthrough", AgnosticFairClassifier("fl", sensitive_columns="sex")).fit(
         X, y
     )
-    gap = metrics.gap("demographic_parity", y == "yes", model.predict(X) == "yes", X["sex"] == "M")
+    gap = scoring.gap("demographic_parity", y == "yes", model.predict(X) == "yes", X["sex"] == "M")
     assert fairness_scorer("sex")(model, X, y) == pytest.approx(-gap)
     assert fairness_scorer("sex", limit=gap / 2)(model, X, y) == pytest.approx(-gap)
     assert fairness_scorer("sex", limit=1)(model, X, y) == pytest.approx(model.score(X, y))
-    with pytest.raises(SettingsError, match="notion"):
-        fairness_scorer("sex", notion="fair")
+    with pytest.raises(SettingsError, match="metric"):
+        fairness_scorer("sex", metric="fair")
 
 
 def test_pandas_polars_and_arrays_agree(people):
     X, y = people
-    ask = {"method": "fairfl", "tau": 0.05}
-    one = AgnosticFairClassifier(**ask, sensitive_columns="sex").fit(X, y)
-    two = AgnosticFairClassifier(**ask, sensitive_columns="sex").fit(pl.from_pandas(X), y)
+    send = {"method": "fairfl", "tau": 0.05}
+    one = AgnosticFairClassifier(**send, sensitive_columns="sex").fit(X, y)
+    two = AgnosticFairClassifier(**send, sensitive_columns="sex").fit(pl.from_pandas(X), y)
     np.testing.assert_allclose(one.coef_, two.coef_)
     numbers = X[["age", "pay"]].assign(s=(X["sex"] == "M").astype(float))
-    three = AgnosticFairClassifier(**ask, sensitive_columns=[2]).fit(numbers.to_numpy(), y)
-    four = AgnosticFairClassifier(**ask, sensitive_columns=["s"]).fit(numbers, y)
+    three = AgnosticFairClassifier(**send, sensitive_columns=[2]).fit(numbers.to_numpy(), y)
+    four = AgnosticFairClassifier(**send, sensitive_columns=["s"]).fit(numbers, y)
     np.testing.assert_array_equal(three.coef_, four.coef_)
 
 
@@ -104,10 +104,10 @@ def test_texts_and_dates_follow_the_rules_of_files():
 def test_a_category_that_a_fold_lacks_can_be_ignored(people):
     X, y = people
     rare = X.assign(job=np.where(np.arange(len(X)) == 3, "carter", X["job"]))
-    ask = {**FAIR, "handle_unknown": "ignore"}
-    model = AgnosticFairClassifier(**ask)
+    send = {**FAIR, "handle_unknown": "ignore"}
+    model = AgnosticFairClassifier(**send)
     assert np.isfinite(cross_val_score(model, rare, y, cv=2)).all()
-    fitted = AgnosticFairClassifier(**ask).fit(X, y)
+    fitted = AgnosticFairClassifier(**send).fit(X, y)
     jobs = [j for j, name in enumerate(fitted._feature_names()) if name.startswith("job=")]
     known, odd = (
         fitted.decision_function(X[:1]),
@@ -119,16 +119,16 @@ def test_a_category_that_a_fold_lacks_can_be_ignored(people):
         AgnosticFairClassifier(**{**FAIR, "handle_unknown": "guess"}).fit(X, y)
 
 
-def test_parts_by_a_column_of_dates_are_named_by_dates(people):
+def test_subgroups_by_a_column_of_dates_are_named_by_dates(people):
     X, y = people
     model = AgnosticFairClassifier(
-        method("rule", depth=1, least=0.05), sensitive_columns=["sex"]
+        method("rule", depth=1, min_share=0.05), sensitive_columns=["sex"]
     ).fit(X, y)
-    parts = [name for name, _ in model.trained_parts_ if name.startswith("day")]
-    assert parts, model.trained_parts_
-    assert all(re.fullmatch(r"day = (before )?2020-\d\d-\d\d( .*)?", name) for name in parts)
-    told = audit(model, X, y, sensitive_features=X["sex"], precision=0.4)
-    assert any(re.match("day = before 2020-", name) for name in told.to_frame().index)
+    subgroups = [name for name, _ in model.trained_subgroups_ if name.startswith("day")]
+    assert subgroups, model.trained_subgroups_
+    assert all(re.fullmatch(r"day = (before )?2020-\d\d-\d\d( .*)?", name) for name in subgroups)
+    certificate = audit(model, X, y, sensitive_features=X["sex"], precision=0.4)
+    assert any(re.match("day = before 2020-", name) for name in certificate.to_frame().index)
 
 
 @pytest.mark.parametrize(

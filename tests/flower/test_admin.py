@@ -68,9 +68,9 @@ class Superlink:
 
 @pytest.fixture
 def link(monkeypatch):
-    made = Superlink()
-    monkeypatch.setattr(control, "control", made.client)
-    return made
+    superlink = Superlink()
+    monkeypatch.setattr(control, "control", superlink.client)
+    return superlink
 
 
 @pytest.fixture
@@ -129,8 +129,8 @@ def test_sites_come_and_go(link, folder, call):
 
 
 def keys_of(folder):
-    found = read_key_list(folder / "keys" / LIST)
-    return found.version, found.sites
+    key_list = read_key_list(folder / "keys" / LIST)
+    return key_list.version, key_list.sites
 
 
 def test_the_list_of_masking_keys_follows_who_comes_and_goes(link, folder, call, tmp_path):
@@ -142,7 +142,7 @@ def test_the_list_of_masking_keys_follows_who_comes_and_goes(link, folder, call,
     assert read_secret(folder / "keys" / "east.mask", "east").public == now["east"]
     config = read_site(folder / "sites" / "east.toml").config
     assert config["mask-keeper"] == read_site(folder / "sites" / "north.toml").config["mask-keeper"]
-    assert config["least-sites"] == 2
+    assert config["min-sites"] == 2
     call("deploy", "remove-site", folder, "west")
     assert keys_of(folder) == (3, {k: v for k, v in now.items() if k != "west"})
     call("deploy", "rotate-key", folder, "north")
@@ -152,11 +152,11 @@ def test_the_list_of_masking_keys_follows_who_comes_and_goes(link, folder, call,
     assert now["north"] != before["north"]
     assert call("deploy", "renew", folder)[0] == 0
     assert keys_of(folder) == (4, now)  # a certificate has nothing to do with it
-    own = load_secret(tmp_path / "own" / "south.mask", "south")
+    identity = load_secret(tmp_path / "own" / "south.mask", "south")
     sent = ("--mask-public", tmp_path / "own" / "south.mask.pub")
     connection = held(folder, "south")
     assert call("deploy", "rotate-key", folder, "south", *sent)[0] == 0
-    assert keys_of(folder)[1]["south"] == own.public
+    assert keys_of(folder)[1]["south"] == identity.public
     assert held(folder, "south") == connection
     assert not (folder / "keys" / "south.mask").exists()  # the secret is the site's
 
@@ -276,10 +276,10 @@ def test_a_run_that_takes_too_long_is_stopped_and_says_who_held_it_up(link, fold
     ended(link, folder, ("running", "", ""), files=[("progress.json", waiting)])
     said = []
     with pytest.raises(FederationError, match=r"stopped after 0 s \(site 'west': it has not conn"):
-        runner.run_federation(folder, runner.Told(on_trouble=said.append), timeout=0.3)
+        runner.run_federation(folder, runner.Notify(on_trouble=said.append), timeout=0.3)
     assert said == ["waiting for site 'west': it has not connected"]
     assert link.stopped == [7]
-    assert link.config["patience"] == 0.3  # no question outlasts the run
+    assert link.config["patience"] == 0.3  # no request outlasts the run
 
 
 def test_a_check_leaves_the_last_results_alone(link, folder):
@@ -295,7 +295,7 @@ def test_a_run_that_was_left_behind_is_stopped_first(link, folder):
     ended(link, folder, ("finished", "failed", "x"))
     said = []
     with pytest.raises(FederationError):
-        runner.run_federation(folder, runner.Told(on_trouble=said.append))
+        runner.run_federation(folder, runner.Notify(on_trouble=said.append))
     assert link.stopped == [3]
     assert said == ["run 3 was left behind: it is stopped first"]
 
@@ -305,7 +305,7 @@ def test_a_superlink_that_is_down_is_told_and_then_given_up_on(link, folder, mon
     monkeypatch.setattr(runner, "LOST", 3.2)
     said = []
     with pytest.raises(control.Away, match="does not answer"):
-        runner.run_federation(folder, runner.Told(on_trouble=said.append))
+        runner.run_federation(folder, runner.Notify(on_trouble=said.append))
     assert [sentence.rpartition("; ")[2] for sentence in said] == ["waiting for it, 3 s at most"]
 
 
@@ -327,23 +327,23 @@ def test_ctrl_c_asks_at_a_terminal(link, folder, call, monkeypatch, answer, said
         runner.control, "status_of", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    asked = []
-    monkeypatch.setattr("typer.confirm", lambda text, default: asked.append(text) or answer)
+    request = []
+    monkeypatch.setattr("typer.confirm", lambda text, default: request.append(text) or answer)
     code, out, _ = call("deploy", "run", folder)
     assert code == 130
-    assert asked == ["Stop run 7?"]
+    assert request == ["Stop run 7?"]
     assert said in out
     assert link.stopped == stopped
 
 
 def test_one_of_three_sites_is_no_success_unless_it_is_asked_for(folder, tmp_path, call):
-    assert read_settings(folder).run["least-sites"] == 2
+    assert read_settings(folder).run["min-sites"] == 2
     columns = ("--target", "y", "--sensitive-features", "sex", "--on-failure", "drop")
-    sites = ("--sites", "a=a.csv,b=b.csv,c=c.csv", "--least-sites", "1")
+    sites = ("--sites", "a=a.csv,b=b.csv,c=c.csv", "--min-sites", "1")
     assert call("deploy", "init", tmp_path / "one", *sites, *columns, "--plain")[0] == 0
     code, _, err = call("deploy", "init", tmp_path / "two", *sites, *columns)
     assert (code, "a total of one site is that site's own sums" in err) == (2, True)
-    assert read_settings(tmp_path / "one").run["least-sites"] == 1
+    assert read_settings(tmp_path / "one").run["min-sites"] == 1
 
 
 def test_a_folder_that_moved_still_works(link, folder, tmp_path):

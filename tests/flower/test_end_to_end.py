@@ -91,7 +91,7 @@ def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, t
         shell.terminate()
         shell.wait(timeout=60)
         wait(lambda: not started_for(tmp_path), "the servers to end")
-    said, results = log.read_text(), tmp_path / "bank" / "results"
+    text, results = log.read_text(), tmp_path / "bank" / "results"
     # the default, which shows no row; without a schema it has no bins of features
     expected = here(files.values(), "rule", learner="linear")
     assert load_model(results / "model.safetensors").digest == expected.model.digest
@@ -99,11 +99,11 @@ def test_the_documented_three_commands_give_the_in_process_model_exactly(rows, t
     assert history["rounds"] == expected.rounds
     assert history["events"] == []
     assert max(t["sent"] + t["received"] for t in history["traffic"]) < 1_000_000
-    assert "bytes per site" in said
+    assert "bytes per site" in text
     certificate = json.loads((results / "certificate.json").read_text())
     assert 0 <= certificate["worst_difference"] <= 1
     secret = (tmp_path / "bank" / "keys" / "north").read_text().splitlines()[1]
-    assert secret not in said
+    assert secret not in text
 
 
 def test_sites_killed_at_their_work_do_not_change_the_model(bank):
@@ -165,9 +165,9 @@ def test_a_site_whose_schema_disagrees_is_named_before_any_training(bank, rows):
 
 
 def test_a_site_that_declines_is_dropped_and_the_rest_has_its_own_certificate(rows, tmp_path):
-    with deployed(tmp_path, rows, "--plain", "--on-failure", "drop", "--least-sites", 1) as bank:
+    with deployed(tmp_path, rows, "--plain", "--on-failure", "drop", "--min-sites", 1) as bank:
         bank.prepare(**{"on-failure": '"drop"', "certify": "true"})
-        csv.write_csv(rows["south"].slice(0, 12), bank.files["south"])  # too few for its least-rows
+        csv.write_csv(rows["south"].slice(0, 12), bank.files["south"])  # too few for its min-rows
         told = " ".join(bank.ends(bank.run()).split())
         assert "fewer than 10 rows and does not answer" in told
         assert "restated" in told
@@ -177,10 +177,10 @@ def test_a_site_that_declines_is_dropped_and_the_rest_has_its_own_certificate(ro
 
 
 def test_a_total_of_one_site_is_refused(bank, rows):
-    bank.prepare(**{"on-failure": '"drop"', "least-sites": 1})
+    bank.prepare(**{"on-failure": '"drop"', "min-sites": 1})
     csv.write_csv(rows["south"].slice(0, 12), bank.files["south"])
     told = " ".join(bank.ends(bank.run(), code=2).split())
-    assert "a total of 1 site is not shown where least_sites is 2" in told
+    assert "a total of 1 site is not shown where min_sites is 2" in told
     assert not [*(bank.folder / "results").glob("model*")]
 
 
@@ -207,7 +207,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid, context):
-    asked = RecordDict({"question": ConfigRecord({"step": "census", "content": b""})})
+    asked = RecordDict({"request": ConfigRecord({"step": "summary statistics", "content": b""})})
     nodes = [*grid.get_node_ids()]
     sent = [Message(asked, dst_node_id=n, message_type="query", ttl=60) for n in nodes]
     replies = grid.send_and_receive(sent, timeout=60)
@@ -240,16 +240,16 @@ def test_no_app_but_ours_runs_at_a_site(bank, tmp_path):
     import httpx
     from flwr.supercore.control.control_http_client import ControlHttpClient
 
-    asked = rogue_run(tmp_path / "stolen.json")
+    request = rogue_run(tmp_path / "stolen.json")
     authority = (bank.folder / "tls" / "ca.crt").read_bytes()
     for port, status in ((bank.port, 404), (bank.port + 1, 401)):
         with ControlHttpClient.from_server_address(
             f"127.0.0.1:{port}", False, authority, []
         ) as client:
             with pytest.raises(httpx.HTTPStatusError) as refused:
-                client.StartRun(asked)
+                client.StartRun(request)
             assert refused.value.response.status_code == status
-            body = asked.SerializeToString()
+            body = request.SerializeToString()
             for path in ("/v1/fleet/../control", "/v1/fleet/%2e%2e/control", "//v1/control"):
                 url = f"https://127.0.0.1:{port}{path}/start-run"
                 head = {"content-type": "application/x-protobuf"}
@@ -257,7 +257,7 @@ def test_no_app_but_ours_runs_at_a_site(bank, tmp_path):
                 assert said.status_code in (401, 404, 405), path
     assert control.active_runs(bank.settings) == []
     with control.control(bank.settings) as client:
-        run = client.StartRun(asked).run_id
+        run = client.StartRun(request).run_id
     wait(lambda: (tmp_path / "stolen.json").exists(), "the rogue app's end")
     wait(lambda: control.active_runs(bank.settings) == [], "the rogue run's end")
     answers = json.loads((tmp_path / "stolen.json").read_text())
@@ -346,8 +346,8 @@ def test_the_coordinator_has_the_same_model_and_no_sum(bank):
     bank.ends(bank.run())
     assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
     steps = {entry["step"] for entry in bank.result("history.json")["traffic"]}
-    assert {"keys", "agree", "outline", "counts", "sums", "part_decisions"} <= steps
-    assert "census" not in steps
+    assert {"keys", "agree", "outline", "counts", "sums", "subgroup_decisions"} <= steps
+    assert "statistics" not in steps
     assert bank.result("history.json")["certificate"]
     for name in SITES:  # a restart finds its session, for it is kept beside the key
         assert (bank.folder / "keys" / f"{name}.sessions").stat().st_mode & 0o077 == 0

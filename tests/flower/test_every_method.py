@@ -31,15 +31,15 @@ def rows(adult):
 
 @pytest.fixture(scope="module")
 def bank(rows, tmp_path_factory):
-    made = Deployed(tmp_path_factory.mktemp("every") / "bank", rows)
-    made.consent()
+    deployed = Deployed(tmp_path_factory.mktemp("every") / "bank", rows)
+    deployed.consent()
     try:
-        made.start("superlink")
-        control.register(made.settings)
-        made.start(*SITES)
-        yield made
+        deployed.start("superlink")
+        control.register(deployed.settings)
+        deployed.start(*SITES)
+        yield deployed
     finally:
-        made.close()
+        deployed.close()
 
 
 @pytest.mark.parametrize("network", ["", "mlp"])
@@ -54,7 +54,7 @@ def test_a_masked_deployment_is_the_fit_in_one_process(name, network, bank, rows
     assert history["history"] == json.loads(json.dumps(list(expected.history)))
     steps = {entry["step"] for entry in history["traffic"]}
     assert {"keys", "agree"} <= steps
-    assert not steps & {"census", "centres"}
+    assert not steps & {"statistics", "centres"}
     with one_thread():
         tables = site_rows(files)
         certificate = as_content(*certificates(expected, tables))

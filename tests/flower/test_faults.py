@@ -17,9 +17,9 @@ import httpx
 from agnosticfair.errors import SettingsError
 from agnosticfair.flower import node as nodes
 from agnosticfair.flower.causes import why_missing
-from agnosticfair.flower.fleet import WireQuestion
-from agnosticfair.flower.metrics import site_metrics, superlink_metrics
+from agnosticfair.flower.fleet import WireRequest
 from agnosticfair.flower.node import Joined, Node, cause
+from agnosticfair.flower.prometheus import site_gauges, superlink_gauges
 from agnosticfair.flower.results import publish
 from agnosticfair.flower.trail import Trail
 from agnosticfair.protocol.messages import Reply, pack
@@ -28,10 +28,10 @@ CONFIG = {"site": "north", "file": "none.csv", "target": "y", "sensitive-feature
 
 
 class FakeFleet:
-    """Questions in order; what was answered to each."""
+    """Requests in order; what was answered to each."""
 
-    def __init__(self, *questions, app="a" * 64, taken=True, broken=None):
-        self.questions, self.told, self.app = [*questions], [], app
+    def __init__(self, *requests, app="a" * 64, taken=True, broken=None):
+        self.requests, self.told, self.app = [*requests], [], app
         self.taken, self.broken, self.left = taken, broken, 0
 
     def __enter__(self):
@@ -51,12 +51,12 @@ class FakeFleet:
         self.left += 1
 
     def pull(self):
-        return self.questions.pop(0) if self.questions else None
+        return self.requests.pop(0) if self.requests else None
 
     def app_of(self, run):
         return self.app
 
-    def push(self, question, told, seconds):
+    def push(self, one_request, told, seconds):
         self.told.append(told)
         return self.taken
 
@@ -68,8 +68,8 @@ def node(tmp_path, fleet, **changes):
     return Node(joined, Trail(tmp_path / "north.log"), lambda: fleet)
 
 
-def asked(step, content=b"", run=5):
-    return WireQuestion(run, step, content, "1")
+def request(step, content=b"", run=5):
+    return WireRequest(run, step, content, "1")
 
 
 def trail(tmp_path):
@@ -77,28 +77,28 @@ def trail(tmp_path):
 
 
 def test_a_site_answers_no_run_of_another_app(tmp_path):
-    fleet = FakeFleet(asked("census"), app="b" * 64)
+    fleet = FakeFleet(request("statistics"), app="b" * 64)
     node(tmp_path, fleet).answer(fleet, fleet.pull())
     said = "site 'north' does not answer run 5: its app bbbbbbbbbbbb is not the registered aaaaaaaaaaaa"
     assert fleet.told[0]["failure"].startswith(said)
     assert "content" not in fleet.told[0]
     (event,) = trail(tmp_path)
-    assert (event["event"], event["step"], event["answered"]) == ("refused", "census", 0)
+    assert (event["event"], event["step"], event["answered"]) == ("refused", "statistics", 0)
 
 
 @pytest.mark.parametrize(
     ("step", "content", "said"),
     [
-        ("census", b"", "the file of site 'north' is not"),
+        ("statistics", b"", "the file of site 'north' is not"),
         ("shell", b"", "does not answer step 'shell'"),
         ("sums", b"junk", "the message of the server is damaged"),
-        ("sums", pack(Reply(1, {})), "a question came as Reply"),
+        ("sums", pack(Reply(1, {})), "a request came as Reply"),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_a_sentence_with_the_site(
+def test_a_request_that_cannot_be_answered_is_a_sentence_with_the_site(
     tmp_path, step, content, said
 ):
-    fleet = FakeFleet(asked(step, content))
+    fleet = FakeFleet(request(step, content))
     node(tmp_path, fleet).answer(fleet, fleet.pull())
     assert said in fleet.told[0]["failure"]
 
@@ -107,7 +107,7 @@ def test_a_site_says_what_it_runs_on_and_pins_its_rows_by_a_keyed_digest(tmp_pat
     rows, pins = tmp_path / "rows.csv", []
     for text in ("a\n1\n", "a\n1\n", "a\n2\n"):
         rows.write_text(text)
-        fleet = FakeFleet(asked("hello"))
+        fleet = FakeFleet(request("hello"))
         node(tmp_path, fleet, file=str(rows)).answer(fleet, fleet.pull())
         about = json.loads(fleet.told[0]["about"])
         assert about["app"] == "a" * 64
@@ -116,19 +116,19 @@ def test_a_site_says_what_it_runs_on_and_pins_its_rows_by_a_keyed_digest(tmp_pat
     assert pins[0] == pins[1] != pins[2]
     assert (tmp_path / "l.pin").stat().st_mode & 0o777 == 0o600
     (tmp_path / "l.pin").unlink()
-    fleet = FakeFleet(asked("hello"))
+    fleet = FakeFleet(request("hello"))
     node(tmp_path, fleet, file=str(rows)).answer(fleet, fleet.pull())
     assert fleet.told[0]["rows"] != pins[2]  # nobody without the key can test a guess of the rows
 
 
 def test_an_answer_to_a_run_that_has_ended_is_written_down_and_the_site_goes_on(tmp_path):
-    fleet = FakeFleet(asked("hello"), taken=False)
+    fleet = FakeFleet(request("hello"), taken=False)
     node(tmp_path, fleet).answer(fleet, fleet.pull())
     assert trail(tmp_path)[-1]["event"] == "not taken"
 
 
 def test_an_answer_is_written_down_when_it_was_sent_and_not_before(tmp_path):
-    fleet = FakeFleet(asked("hello"))
+    fleet = FakeFleet(request("hello"))
     site = node(tmp_path, fleet)
 
     def broken(*_):
@@ -144,7 +144,7 @@ def test_an_answer_is_written_down_when_it_was_sent_and_not_before(tmp_path):
 
 def test_a_site_connects_again_and_says_a_cause_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(nodes, "AGAIN", 0.01)
-    good = FakeFleet(asked("hello"))
+    good = FakeFleet(request("hello"))
     ways = [FakeFleet(broken=httpx.ConnectError("refused"))] * 3 + [good]
     made = node(tmp_path, None)
     made.connect = lambda: ways.pop(0)
@@ -273,22 +273,22 @@ def test_results_appear_together_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_a_trail_is_appended_rotated_and_holds_no_row(tmp_path):
-    made = Trail(tmp_path / "north.log", most_bytes=400)
+    trail = Trail(tmp_path / "north.log", max_bytes=400)
     for k in range(20):
-        made.write("answered", run="5", step="sums", round=str(k), answered=10, why="")
+        trail.write("answered", run="5", step="sums", round=str(k), answered=10, why="")
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names[:2] == ["north.log", "north.log.1"]
     lines = [json.loads(line) for p in tmp_path.iterdir() for line in p.read_text().splitlines()]
     assert all(
         {"time", "event", "run", "step", "round", "answered"} == line.keys() for line in lines
     )
-    assert (made.counts["answered", "sums"], made.sent) == (20, 200)
+    assert (trail.counts["answered", "sums"], trail.sent) == (20, 200)
     assert all(path.stat().st_mode & 0o007 == 0 for path in tmp_path.iterdir())
 
 
 def test_health_is_measured_by_prometheus_own_library(tmp_path):
     prometheus = pytest.importorskip("prometheus_client.parser")
-    text = site_metrics("north", True, {("answered", "sums"): 3}, 99).decode()
+    text = site_gauges("north", True, {("answered", "sums"): 3}, 99).decode()
     found = {
         (s.name, s.labels.get("step", "")): s.value
         for family in prometheus.text_string_to_metric_families(text)
@@ -298,7 +298,7 @@ def test_health_is_measured_by_prometheus_own_library(tmp_path):
     assert found["agnosticfair_site_events", "sums"] == 3
     progress = {"round": {"round": 4}, "waiting": {"south": "x"}}
     counts = {("/v1/fleet/pull-messages", 200): 7}
-    text = superlink_metrics({"n": "north"}, {"n": {"seen": 5.0}}, counts, progress).decode()
+    text = superlink_gauges({"n": "north"}, {"n": {"seen": 5.0}}, counts, progress).decode()
     assert 'agnosticfair_fleet_requests{path="pull-messages",status="200"} 7.0' in text
     assert "agnosticfair_run_round 4.0" in text
 
@@ -320,7 +320,7 @@ def test_the_fault_table_is_run_by_tests():
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]
     assert len(rows) >= 25
     for row in rows:
-        fault, seen, model, test = (cell.strip() for cell in row.strip("|").split(" | "))
+        fault, seen, model, test = (stratum.strip() for stratum in row.strip("|").split(" | "))
         assert min(map(len, (fault, seen, model))) > 2
         file, _, name = test.strip("` |").partition("::")
         assert f"def {name}(" in (root / "tests" / file).read_text(), row

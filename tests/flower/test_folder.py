@@ -39,9 +39,9 @@ def test_scripts_are_shell_and_safe_by_default(folder):
         text = script.read_text()
         assert "FLWR_TELEMETRY_ENABLED=0" in text
         assert "FLWR_DISABLE_UPDATE_CHECK=1" in text
-    told = tomllib.loads((folder / "federation.toml").read_text())
-    assert told["run"]["sites"] == "north,south"
-    assert told["coordinator"]["listen"] == "127.0.0.1"
+    content = tomllib.loads((folder / "federation.toml").read_text())
+    assert content["run"]["sites"] == "north,south"
+    assert content["coordinator"]["listen"] == "127.0.0.1"
 
 
 def test_certificates_hold_together(folder):
@@ -106,16 +106,16 @@ def test_a_folder_that_is_no_federation_is_told(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "recipe",
+    "chosen_method",
     [
         *METHODS.values(),
         *(method("agnosticfair", centres=c) for c in ("rows", "ranges")),
         *(method(name, network="mlp") for name in ("fl", "agnosticfair", "agnosticfair-printed")),
     ],
-    ids=lambda recipe: f"{recipe.name}-{recipe.basis.centres}{'-mlp' if recipe.network else ''}",
+    ids=lambda method: f"{method.name}-{method.basis.centres}{'-mlp' if method.network else ''}",
 )
-def test_what_is_explained_is_what_is_sent(recipe):
-    if recipe.network:
+def test_what_is_explained_is_what_is_sent(chosen_method):
+    if chosen_method.network:
         pytest.importorskip("torch")
     rows = small_table(300, 3)
     engine, sizes = in_process(dealt(rows, 3)), {}
@@ -126,15 +126,15 @@ def test_what_is_explained_is_what_is_sent(recipe):
 
         def exchange(self, step, payload, keys, deadline):
             answers = engine.exchange(step, payload, keys)
-            asked = 0 if payload is None else len(pack(payload))
-            sizes[step] = (asked, {len(pack(reply)) for reply in answers.values()})
+            request = 0 if payload is None else len(pack(payload))
+            sizes[step] = (request, {len(pack(reply)) for reply in answers.values()})
             return answers
 
-    fit(Weighing(), method(recipe, max_rounds=2), positive="yes")
-    from agnosticfair.data.census import take_census
+    fit(Weighing(), method(chosen_method, max_rounds=2), positive="yes")
+    from agnosticfair.data.summary import summary_statistics
 
-    told = explain(recipe, take_census(rows, "all"), engine.clients(), 1 / 3)
-    found = {(m.step, m.sender): m.size for m in told}
+    messages = explain(chosen_method, summary_statistics(rows, "all"), engine.clients(), 1 / 3)
+    found = {(m.step, m.sender): m.size for m in messages}
     for step in {
         "sums",
         "average",
@@ -143,15 +143,15 @@ def test_what_is_explained_is_what_is_sent(recipe):
         "train",
         "average_network",
     } & sizes.keys():
-        asked, answered = sizes[step]
+        request, answered = sizes[step]
         assert answered == {found[step, "site"]}
-        assert abs(asked - found[step, "server"]) < 200  # numbers in the header have other digits
+        assert abs(request - found[step, "server"]) < 200  # numbers in the header have other digits
     now_and_then = {"trials"}  # where decisions refuse a step, as large as is told at most
-    assert {m.step for m in told} - {"hello"} - now_and_then == sizes.keys() - now_and_then
+    assert {m.step for m in messages} - {"hello"} - now_and_then == sizes.keys() - now_and_then
     if "trials" in sizes:
         assert max(sizes["trials"][1]) <= found["trials", "site"] < 1_000_000
-    assert all({*m.reveals} == {*m.fields} for m in told if m.sender == "site")
-    assert UNSAID not in {words for m in told for words in m.reveals.values()}
+    assert all({*m.reveals} == {*m.fields} for m in messages if m.sender == "site")
+    assert UNSAID not in {words for m in messages for words in m.reveals.values()}
 
 
 def test_every_step_stands_in_the_documents_table():
@@ -167,12 +167,12 @@ def test_every_step_stands_in_the_documents_table():
 
 
 def test_a_gradient_over_one_row_is_that_row_and_its_label():
-    """What is said of it: in a layer that sees the row, slopes of weights are slopes of offsets times it."""
+    """What is said of it: in a layer that sees the row, gradients of weights are gradients of offsets times it."""
     pytest.importorskip("torch")
     from agnosticfair.client.client import Client
     from agnosticfair.client.steps import answer
 
-    one, asked = small_table(1, 3), []
+    one, request = small_table(1, 3), []
     engine = in_process({"a": small_table(300, 3), "b": one})
 
     class Listening:
@@ -180,36 +180,36 @@ def test_a_gradient_over_one_row_is_that_row_and_its_label():
             return engine.clients()
 
         def exchange(self, step, payload, keys, deadline):
-            asked.append((step, payload))
+            request.append((step, payload))
             return engine.exchange(step, payload, keys)
 
     fit(Listening(), method("fl", network="mlp", max_rounds=1), positive="yes")
-    step, question = asked[-1]
+    step, broadcast = request[-1]
     site = Client("b", one)
-    x, w = site.prepare(question.task).X[0, :-1], question.asked.w
+    x, w = site.prepare(broadcast.task).X[0, :-1], broadcast.request.w
     d, hidden = len(x), 32
-    slopes = answer(site, step, question).sums["gradient"][2 * d :]
-    weights, offsets = slopes[: hidden * d].reshape(hidden, d), slopes[hidden * d :][:hidden]
+    gradients = answer(site, step, broadcast).sums["gradient"][2 * d :]
+    weights, offsets = gradients[: hidden * d].reshape(hidden, d), gradients[hidden * d :][:hidden]
     unit = np.argmax(np.abs(offsets))
     solved = weights[unit] / offsets[unit] * w[d : 2 * d] + w[:d]
     np.testing.assert_allclose(solved, x, atol=1e-5)
-    assert (slopes[-1] < 0) == (one.labels("yes")[0] > 0)
+    assert (gradients[-1] < 0) == (one.labels("yes")[0] > 0)
 
 
 def test_explain_messages_on_the_command_line(capsys):
     with pytest.raises(SystemExit):
         main(["explain-messages", "--features", "34", "--method", "agnosticfair"])
     assert "WHOLE ROWS" not in capsys.readouterr().out
-    asked = ["explain-messages", "--features", "34", "--method", "agnosticfair"]
+    request = ["explain-messages", "--features", "34", "--method", "agnosticfair"]
     with pytest.raises(SystemExit):
-        main([*asked, "--centres", "rows"])
+        main([*request, "--centres", "rows"])
     told = capsys.readouterr().out
     assert "WHOLE ROWS" in told
     assert "sums, site to server, round 1 to 40" in told
     with pytest.raises(SystemExit):
         main(["explain-messages", "--json", "--method", "fl"])
     messages = json.loads(capsys.readouterr().out)
-    steps = ["hello", "census", "sums", "sums", "histograms", *["part_decisions"] * 3]
+    steps = ["hello", "statistics", "sums", "sums", "histograms", *["subgroup_decisions"] * 3]
     assert [m["step"] for m in messages] == steps
 
 
@@ -230,11 +230,11 @@ def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys
     file = tmp_path / "north.csv"
     rows = [f"{20 + i},{i % 3},{'FM'[i % 2]},{'abc'[i % 3]},{i % 5 // 3}" for i in range(60)]
     file.write_text("\n".join(["age,zip,sex,race,y", *rows]))
-    asked = ["explain-messages", str(file), "--target", "y", "--categorical", "zip", "--json"]
+    request = ["explain-messages", str(file), "--target", "y", "--categorical", "zip", "--json"]
     with pytest.raises(SystemExit) as ended:
         main(
             [
-                *asked,
+                *request,
                 "--sensitive-features",
                 "sex",
                 "--sensitive-features",
@@ -244,9 +244,9 @@ def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys
     messages = json.loads(capsys.readouterr().out)
     assert ended.value.code == 0
     assert not [m for m in messages if m["step"] == "decisions"]  # no kernels
-    parts = [m["fields"]["counts"] for m in messages if m["step"] == "part_decisions"]
+    subgroups = [m["fields"]["counts"] for m in messages if m["step"] == "subgroup_decisions"]
     # overall, four ages and three zips, and their pairs; by two labels, two decisions and the groups
-    assert parts == [f"{1 + 7 + 12} x {cells}" for cells in (12, 8)]
+    assert subgroups == [f"{1 + 7 + 12} x {strata}" for strata in (12, 8)]
 
 
 def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):
@@ -265,31 +265,31 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("one_request", "said"),
     [
         (("--host", "münchen"), "host 'münchen'"),
         (("--host", "a b"), "host 'a b'"),
         (("--seed", "-1"), "seed is -1"),
-        (("--notion", "luck"), "unknown notion 'luck'"),
+        (("--metric", "luck"), "unknown metric 'luck'"),
         (("--network", "resnet"), "no network 'resnet' here"),
         (("--deadline", "-1"), "deadline is -1.0"),
-        (("--least-rows", "0"), "least-rows is 0"),
+        (("--min-rows", "0"), "min-rows is 0"),
         (("--drop", "a,b"), "column 'a,b'"),
         (("--sites", 'a=a".csv'), "quotation mark"),
         ((), "is not empty"),
     ],
 )
-def test_a_federation_that_cannot_work_is_refused_at_once(tmp_path, capsys, asked, said):
+def test_a_federation_that_cannot_work_is_refused_at_once(tmp_path, capsys, one_request, said):
     pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
-    there = tmp_path / ("bank" if asked else "a file")
-    if not asked:
+    there = tmp_path / ("bank" if one_request else "a file")
+    if not one_request:
         there.write_text("")
     columns = ("--target", "y", "--sensitive-features", "sex")
     with pytest.raises(SystemExit) as ended:
-        main(["deploy", "init", str(there), "--sites", "a=a.csv,b=b.csv", *columns, *asked])
+        main(["deploy", "init", str(there), "--sites", "a=a.csv,b=b.csv", *columns, *one_request])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
-    assert there.exists() != bool(asked)
+    assert there.exists() != bool(one_request)
 
 
 def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypatch):
@@ -331,9 +331,9 @@ def test_a_network_can_be_deployed(tmp_path):
     from agnosticfair.flower.folder import read_config
 
     made = {}
-    for name, asked in (("linear", ()), ("mlp", ("--network", "mlp"))):
+    for name, request in (("linear", ()), ("mlp", ("--network", "mlp"))):
         folder = tmp_path / name
-        columns = ("--target", "y", "--sensitive-features", "sex", *asked)
+        columns = ("--target", "y", "--sensitive-features", "sex", *request)
         with pytest.raises(SystemExit) as ended:
             main(["deploy", "init", str(folder), "--sites", "a=a.csv,b=b.csv", *columns])
         assert ended.value.code == 0
@@ -350,20 +350,20 @@ def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
     from agnosticfair.flower.folder import read_config
     from agnosticfair.flower.node import read_site
 
-    asked = ("--target", "y", "--sensitive-features", "sex", "--sites")
-    assert call("deploy", "init", tmp_path / "bank", *asked, "a=a.csv,b=b.csv")[0] == 0
+    request = ("--target", "y", "--sensitive-features", "sex", "--sites")
+    assert call("deploy", "init", tmp_path / "bank", *request, "a=a.csv,b=b.csv")[0] == 0
     assert read_config(tmp_path / "bank")["masking"] == str(tmp_path / "bank/keys/masking.json")
     config = read_site(tmp_path / "bank" / "sites" / "a.toml").config
-    assert (config["least-sites"], config["may-drop"], len(config["mask-keeper"])) == (2, False, 64)
+    assert (config["min-sites"], config["may-drop"], len(config["mask-keeper"])) == (2, False, 64)
     consents = ("shows-rows", "shares-site-totals", "shares-cluster-means")
     assert [config[name] for name in consents] == [False] * 3
-    assert call("deploy", "init", tmp_path / "open", *asked, "a=a.csv,b=b.csv", "--plain")[0] == 0
+    assert call("deploy", "init", tmp_path / "open", *request, "a=a.csv,b=b.csv", "--plain")[0] == 0
     assert read_config(tmp_path / "open")["masking"] == ""
     assert "mask-key" not in read_site(tmp_path / "open" / "sites" / "a.toml").config
-    code, _, err = call("deploy", "init", tmp_path / "one", *asked, "a=a.csv")
+    code, _, err = call("deploy", "init", tmp_path / "one", *request, "a=a.csv")
     assert (code, "name at least two, or give --plain" in err) == (2, True)
     rows = ("a=a.csv,b=b.csv", "--centres", "rows")
-    code, out, _ = call("deploy", "init", tmp_path / "rows", *asked, *rows)
+    code, out, _ = call("deploy", "init", tmp_path / "rows", *request, *rows)
     assert (code, "centres are rows of the sites" in out) == (0, True)
     assert read_site(tmp_path / "rows" / "sites" / "a.toml").config["shows-rows"] is True
 
@@ -373,17 +373,17 @@ def test_a_limit_can_be_deployed(tmp_path, call):
     from agnosticfair.data.schema import Schema
     from agnosticfair.flower.folder import read_config
 
-    asked = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
-    code, _, err = call("deploy", "init", tmp_path / "no", *asked, "--limit", 0.2)
+    request = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
+    code, _, err = call("deploy", "init", tmp_path / "no", *request, "--limit", 0.2)
     assert (code, "a limit under masks needs --schema" in err) == (2, True)
     schema = Schema("y", ("no", "yes"), {"sex": ("f", "m")}, {"age": (0.0, 9.0)})
     path = tmp_path / "schema.json"
     path.write_text(json.dumps(schema.to_json()))
-    code, _, err = call("deploy", "init", tmp_path / "no", *asked, "--schema", path)
+    code, _, err = call("deploy", "init", tmp_path / "no", *request, "--schema", path)
     assert (code, "declares no bins of 'age'" in err) == (2, True)
-    path.write_text(json.dumps(replace(schema, bands={"age": (5.0,)}).to_json()))
-    asked = (*asked, "--schema", path)
-    assert call("deploy", "init", tmp_path / "bank", *asked, "--limit", 0.2)[0] == 0
+    path.write_text(json.dumps(replace(schema, bins={"age": (5.0,)}).to_json()))
+    request = (*request, "--schema", path)
+    assert call("deploy", "init", tmp_path / "bank", *request, "--limit", 0.2)[0] == 0
     config = read_config(tmp_path / "bank")
     told = [config[name] for name in ("method", "limit", "confidence", "precision")]
     assert told == ["rule", 0.2, 0.95, 0.1]
@@ -393,5 +393,5 @@ def test_a_limit_can_be_deployed(tmp_path, call):
         (("--epsilon", 3), "no limit is searched under noise"),
         (("--confidence", 1), "confidence is 1.0; it must be"),
     ):
-        code, _, err = call("deploy", "init", tmp_path / "no", *asked, "--limit", 0.2, *wrong)
+        code, _, err = call("deploy", "init", tmp_path / "no", *request, "--limit", 0.2, *wrong)
         assert (code, sentence in err) == (2, True)

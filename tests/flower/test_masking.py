@@ -46,7 +46,7 @@ def anew(folder, key, step, payload):
     return masked_site(folder / f"{key}.mask", folder / LIST, policy, held)(step, payload)
 
 
-def test_a_site_that_is_started_anew_for_every_question_answers_the_same(tmp_path):
+def test_a_site_that_is_started_anew_for_every_request_answers_the_same(tmp_path):
     folder = written(tmp_path)
     engine = InProcess({key: partial(anew, folder, key) for key in TABLES})
     secure = fit(engine, "fairfl", positive="yes", secure=read_key_list(folder / LIST).sites)
@@ -91,30 +91,30 @@ def keeper(folder):
 def test_a_site_takes_a_later_list_of_its_keeper_and_no_other(tmp_path):
     folder = written(tmp_path)
     first = sorted(TABLES)[0]
-    own, held = read_secret(folder / f"{first}.mask", first), folder / "held.json"
+    identity, held = read_secret(folder / f"{first}.mask", first), folder / "held.json"
     held.write_text((folder / LIST).read_text())
     west = new_identity("west").public
     later = next_list(folder, lambda sites: {**sites, "west": west})
     assert later.version == 2
     for forged in (
         replace(later, version=3),
-        replace(later, sites={**later.sites, "west": own.public}),
+        replace(later, sites={**later.sites, "west": identity.public}),
         listed(new_identity(KEEPER), 2, later.sites),
     ):
         with pytest.raises(FederationError, match="not signed by the keeper"):
-            take_list(held, own, keeper(folder), forged)
+            take_list(held, identity, keeper(folder), forged)
     with pytest.raises(FederationError, match="is its own"):
-        take_list(held, own, "", later)
+        take_list(held, identity, "", later)
     assert read_key_list(held).version == 1
-    take_list(held, own, keeper(folder), later)
+    take_list(held, identity, keeper(folder), later)
     assert read_key_list(held) == later
-    take_list(held, own, keeper(folder), later)  # again: nothing changes
+    take_list(held, identity, keeper(folder), later)  # again: nothing changes
     with pytest.raises(FederationError, match="only a later one is taken"):
-        take_list(held, own, keeper(folder), read_key_list(folder / LIST))
+        take_list(held, identity, keeper(folder), read_key_list(folder / LIST))
     (folder / LIST).write_text(list_text(later))
     without = next_list(folder, lambda sites: {k: v for k, v in sites.items() if k != first})
     with pytest.raises(SettingsError, match="does not have site"):
-        take_list(held, own, keeper(folder), without)
+        take_list(held, identity, keeper(folder), without)
     assert unpack(pack(later)) == later
 
 
@@ -126,11 +126,11 @@ def test_a_list_is_changed_by_its_keeper_only(tmp_path):
 
 
 def test_a_site_makes_its_own_masking_key_and_says_where_to_send_it(tmp_path, capsys):
-    made = load_secret(tmp_path / "keys" / "north.mask", "north")
+    identity = load_secret(tmp_path / "keys" / "north.mask", "north")
     assert "north.mask.pub to who keeps the list" in capsys.readouterr().out
-    assert read_public(tmp_path / "keys" / "north.mask.pub") == made.public
+    assert read_public(tmp_path / "keys" / "north.mask.pub") == identity.public
     assert (tmp_path / "keys" / "north.mask").stat().st_mode & 0o077 == 0
-    assert load_secret(tmp_path / "keys" / "north.mask", "north") == made
+    assert load_secret(tmp_path / "keys" / "north.mask", "north") == identity
     with pytest.raises(SettingsError, match="cannot read the public key"):
         read_public(tmp_path / "none")
     (tmp_path / "odd").write_text("no key")

@@ -1,4 +1,4 @@
-"""The door holds a question for what is on its way; the lean application leaves out idle layers only."""
+"""The door holds a request for what is on its way; the lean application leaves out idle layers only."""
 
 import asyncio
 import time
@@ -24,11 +24,11 @@ class Flower:
     """Answers in their order; what was asked."""
 
     def __init__(self, *answers, status=200):
-        self.answers, self.status, self.asked = [*answers], status, []
+        self.answers, self.status, self.request = [*answers], status, []
 
     async def __call__(self, scope, receive, send):
         event = await receive()
-        self.asked.append((scope["path"], event["body"]))
+        self.request.append((scope["path"], event["body"]))
         pulled = "pull" in scope["path"]
         told = (
             (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]) if pulled else b""
@@ -38,9 +38,9 @@ class Flower:
         await send({"type": "http.response.body", "body": body})
 
 
-async def ask(door, path, *parts):
+async def send(door, path, *subgroups):
     """The body of an answer."""
-    left = [*(parts or (b"?",))]
+    left = [*(subgroups or (b"?",))]
     sent = []
 
     async def receive():
@@ -54,13 +54,13 @@ async def ask(door, path, *parts):
     return sent[0]["status"], b"".join(event.get("body", b"") for event in sent[1:])
 
 
-async def ask_while(door, path, *others):
-    """The answer to a question while others send, some time after it."""
-    asked = asyncio.create_task(ask(door, path, b"an ", b"object"))
+async def send_while(door, path, *others):
+    """The answer to a request while others send, some time after it."""
+    request = asyncio.create_task(send(door, path, b"an ", b"object"))
     for other in others:
         await asyncio.sleep(0.01)
-        await ask(door, other)
-    return await asked
+        await send(door, other)
+    return await request
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ async def ask_while(door, path, *others):
         ("runtime/pull-object", "fleet/push-object", ON_ITS_WAY, THERE),
     ],
 )
-def test_a_question_is_held_until_the_other_side_has_sent(monkeypatch, path, sent, empty, full):
+def test_a_request_is_held_until_the_other_side_has_sent(monkeypatch, path, sent, empty, full):
     monkeypatch.setattr(patience, "HELD", 30.0)
     flower, path, sent = Flower(empty, empty, full), "/v1/" + path, "/v1/" + sent
     begin = time.monotonic()
-    status, body = asyncio.run(ask_while(patient(flower), path, sent, sent))
+    status, body = asyncio.run(send_while(patient(flower), path, sent, sent))
     assert (status, body) == (200, full.SerializeToString())
     assert time.monotonic() - begin < 30
-    looked = [content for at, content in flower.asked if at == path]
+    looked = [content for at, content in flower.request if at == path]
     assert looked == [b"an object"] * 3  # at first, and whenever the other side had sent
 
 
@@ -100,14 +100,14 @@ def test_a_question_is_held_until_the_other_side_has_sent(monkeypatch, path, sen
 )
 def test_what_will_not_come_or_is_there_is_answered_at_once(monkeypatch, flower, status):
     monkeypatch.setattr(patience, "HELD", 1e9)
-    assert asyncio.run(ask(patient(flower), FLEET + "pull-object"))[0] == status
-    assert len(flower.asked) == 1
+    assert asyncio.run(send(patient(flower), FLEET + "pull-object"))[0] == status
+    assert len(flower.request) == 1
 
 
 def test_nothing_is_held_for_longer_than_that(monkeypatch):
     monkeypatch.setattr(patience, "HELD", 0.02)
     flower = Flower(ON_ITS_WAY)
     own = FLEET + "push-object"  # what the same side sends wakes nobody of it
-    _, body = asyncio.run(ask_while(patient(flower), FLEET + "pull-object", own))
+    _, body = asyncio.run(send_while(patient(flower), FLEET + "pull-object", own))
     assert body == ON_ITS_WAY.SerializeToString()
-    assert [at for at, _ in flower.asked] == [FLEET + "pull-object", own]
+    assert [at for at, _ in flower.request] == [FLEET + "pull-object", own]

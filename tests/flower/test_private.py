@@ -10,9 +10,9 @@ pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
 
 from deployed import SITES, deployed, rows_by_site, wait, write_files
 
-from agnosticfair.data.census import merge, take_census
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.schema import schema_of
+from agnosticfair.data.summary import merge, summary_statistics
 from agnosticfair.model import load_model
 from agnosticfair.private import Budget
 from agnosticfair.protocol.privacy.accountant import spent
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.slow
 def agreed(rows, folder):
     """A schema of all sites' files."""
     tables = read_clients(write_files(rows, folder).values(), Roles("income", ("sex",)))
-    census = merge({key: take_census(table, key) for key, table in tables.items()})
+    statistics = merge({key: summary_statistics(table, key) for key, table in tables.items()})
     path = folder / "agreed.json"
-    path.write_text(json.dumps(schema_of(census, "income").to_json()))
+    path.write_text(json.dumps(schema_of(statistics, "income").to_json()))
     return path
 
 
@@ -54,5 +54,5 @@ def test_a_private_run_of_real_sites_spends_each_budget_once_though_one_is_kille
         }
     assert model.privacy["epsilon"] == pytest.approx(20.0, rel=1e-6)
     assert "epsilon 20 at delta 1e-05 was spent" in " ".join(told["notes"])
-    assert told["parts"][0]["high"] >= told["worst_difference"]
+    assert told["subgroups"][0]["high"] >= told["worst_difference"]
     assert told["accuracy"] > 0.7

@@ -14,9 +14,9 @@ SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "
     [
         ({"colour": "red"}, "--node-config has 'colour'"),
         ({"site": ""}, "lacks 'site'"),
-        ({"allow": "census,shell"}, "allows 'shell'"),
-        ({"least-rows": 0}, "least-rows is 0"),
-        ({"least-rows": True}, "least-rows is True"),
+        ({"allow": "summary statistics,shell"}, "allows 'shell'"),
+        ({"min-rows": 0}, "min-rows is 0"),
+        ({"min-rows": True}, "min-rows is True"),
         ({"drop": "sex"}, "'sex' is named for two purposes"),
     ],
 )
@@ -25,8 +25,8 @@ def test_settings_of_a_site_that_make_no_sense_are_refused(changes, said):
         site_of({**SITE, **changes})
 
 
-def test_a_site_takes_questions_only():
-    with pytest.raises(FederationError, match="a question came as Reply"):
+def test_a_site_takes_requests_only():
+    with pytest.raises(FederationError, match="a request came as Reply"):
         respond(SITE, "sums", pack(Reply(1, {})))
     with pytest.raises(FederationError, match="the message of the server is damaged"):
         respond(SITE, "sums", b"junk")

@@ -13,7 +13,7 @@ pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
 from agnosticfair.flower.superlink import Visits, fleet_only, lean, with_token
 
 
-def ask(app, path, headers=(), kind="http"):
+def send(app, path, headers=(), kind="http"):
     """What an ASGI application answers: its status, or that it closed."""
     sent = []
 
@@ -43,9 +43,9 @@ async def flower(scope, receive, send):
 )
 def test_the_sites_door_passes_the_fleet_side_only(path):
     door = fleet_only(flower, Visits())
-    assert ask(door, path) == 404
-    assert ask(door, "/v1/fleet/pull-messages") == 200
-    assert ask(door, "/v1/fleet/x", kind="websocket") == "websocket.close"
+    assert send(door, path) == 404
+    assert send(door, "/v1/fleet/pull-messages") == 200
+    assert send(door, "/v1/fleet/x", kind="websocket") == "websocket.close"
 
 
 def test_a_signed_request_is_taken_once(tmp_path):
@@ -56,22 +56,22 @@ def test_a_signed_request_is_taken_once(tmp_path):
         return [(b"flwr-public-key", base64.b64encode(key)), (b"flwr-timestamp", stamp)]
 
     one = b"2026-11-15T12:00:00.000001+00:00"
-    assert ask(door, "/v1/fleet/push-messages", signed(one)) == 200
-    assert ask(door, "/v1/fleet/push-messages", signed(one)) == 409
-    assert ask(door, "/v1/fleet/pull-messages", signed(one)) == 409  # nor for another purpose
-    assert ask(door, "/v1/fleet/push-messages", signed(one, b"other")) == 200
-    assert ask(door, "/v1/fleet/push-messages", signed(one.replace(b"1+", b"2+"))) == 200
+    assert send(door, "/v1/fleet/push-messages", signed(one)) == 200
+    assert send(door, "/v1/fleet/push-messages", signed(one)) == 409
+    assert send(door, "/v1/fleet/pull-messages", signed(one)) == 409  # nor for another purpose
+    assert send(door, "/v1/fleet/push-messages", signed(one, b"other")) == 200
+    assert send(door, "/v1/fleet/push-messages", signed(one.replace(b"1+", b"2+"))) == 200
     assert len(json.loads((tmp_path / "fleet.json").read_text())) >= 1
 
 
 def test_runs_are_submitted_with_the_token_only():
     door = with_token(flower, "secret", lambda: b"agnosticfair_x 1\n")
     path = "/v1/control/start-run"
-    assert ask(door, path) == 401
-    assert ask(door, path, [(b"authorization", b"Bearer wrong")]) == 401
-    assert ask(door, path, [(b"authorization", b"Bearer secret")]) == 200
-    assert ask(door, "/v1/runtime/pull") == 200
-    assert ask(door, "/metrics") == 200
+    assert send(door, path) == 401
+    assert send(door, path, [(b"authorization", b"Bearer wrong")]) == 401
+    assert send(door, path, [(b"authorization", b"Bearer secret")]) == 200
+    assert send(door, "/v1/runtime/pull") == 200
+    assert send(door, "/metrics") == 200
 
 
 def test_programs_of_flower_are_those_of_this_python(tmp_path, monkeypatch):

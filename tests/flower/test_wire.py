@@ -69,8 +69,8 @@ def messages(heard):
         header = heard[first : first + size]
         arrays = header.count(b'"dtype"')
         ends = [
-            int(part.split(b"]")[0].split(b",")[1])
-            for part in header.split(b'"data_offsets":[')[1:]
+            int(subgroup.split(b"]")[0].split(b",")[1])
+            for subgroup in header.split(b'"data_offsets":[')[1:]
         ]
         assert arrays == len(ends)
         found.append(unpack(heard[begin : first + size + max(ends, default=0)]))
@@ -114,12 +114,12 @@ def windows(heard):
 
 def plain_total(seen, number):
     """The plain total of a round, as integers in the order in which they are masked."""
-    asked = [(p, r) for p, r in seen if getattr(p, "round", 0) == number and r.sums]
+    request = [(p, r) for p, r in seen if getattr(p, "round", 0) == number and r.sums]
     flat = [
         np.concatenate(
             [integers(r.sums[n], bits(n, p.task), n).ravel() for n in sorted(r.sums)]
         ).view(np.int64)
-        for p, r in asked
+        for p, r in request
     ]
     return np.sum(flat, axis=0)
 

@@ -9,7 +9,7 @@ from helpers import dealt, small_table
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from agnosticfair.data.axes import band_axis, codes_of
+from agnosticfair.data.axes import bin_axis, codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.federation import fit
@@ -18,21 +18,21 @@ from agnosticfair.learners.estimates import Estimates, predict
 from agnosticfair.learners.heads import heads, joint
 from agnosticfair.learners.kernels import Kernels
 from agnosticfair.mathematics.basis import by_client, design, gaussian
-from agnosticfair.mathematics.parts import Axis, Named, members
+from agnosticfair.mathematics.subgroups import Axis, SubgroupSet, members
 from agnosticfair.methods import Method, Rule
 from agnosticfair.model import load_model, sealed
 
 ROWS = small_table(300, 4)
 PLAIN = fit(dealt(ROWS, 2), Method("plain", rule=Rule("linear")), positive="yes").model
 HEADS = heads([("sex", ("g0", "g1"))])
-AXES = (Axis("job", ("a", "b", "c")), band_axis("age", (0.0,)), Axis("site", ("north", "south")))
-PARTS = [((0, 1),), ((0, 2), (1, 0)), ((0, 0), (1, 1), (2, 0))]
+AXES = (Axis("job", ("a", "b", "c")), bin_axis("age", (0.0,)), Axis("site", ("north", "south")))
+SUBGROUPS = [((0, 1),), ((0, 2), (1, 0)), ((0, 0), (1, 1), (2, 0))]
 
 
 def named():
     none = ((-1, -1),)
-    rows = np.array([part + none * (3 - len(part)) for part in PARTS], float)
-    return Named(tuple((a.name, a.values, a.edges) for a in AXES), rows)
+    rows = np.array([subgroup + none * (3 - len(subgroup)) for subgroup in SUBGROUPS], float)
+    return SubgroupSet(tuple((a.name, a.values, a.edges) for a in AXES), rows)
 
 
 def ruled(seed=0):
@@ -51,12 +51,14 @@ def test_the_score_is_the_formula():
     rows = replace(ROWS, other={})
     for client, site in (("north", 0), ("", -1)):
         codes = np.column_stack([codes_of(rows, AXES[:2]), np.full(len(rows), site)])
-        b = np.array([*(members(codes, part) for part in PARTS), np.ones(len(rows))], float)
+        b = np.array(
+            [*(members(codes, subgroup) for subgroup in SUBGROUPS), np.ones(len(rows))], float
+        )
         true = 2 * P[0] - (1 - P[0]) - 0.1 - np.einsum("sn,kn,ks->n", pi, b, A)
-        found = scores(model.rule, model.estimates, model.encoding, rows, client=client)
-        np.testing.assert_allclose(found, true, atol=1e-6)
+        measures = scores(model.rule, model.estimates, model.encoding, rows, client=client)
+        np.testing.assert_allclose(measures, true, atol=1e-6)
         np.testing.assert_array_equal(
-            found, of_probabilities(model.rule, model.estimates, P, codes)
+            measures, of_probabilities(model.rule, model.estimates, P, codes)
         )
 
 
@@ -88,11 +90,11 @@ def test_kernels_and_clients_decide_by_the_formula(name, client):
         b = design(own.basis, X, own.centres, client, own.clients)
     b, A = np.column_stack([b, np.ones(len(ROWS))]), model.rule.coefficients
     true = 2 * P[0] - (1 - P[0]) - 0.1 - np.einsum("sn,nk,ks->n", joint(HEADS, P), b, A)
-    found = scores(model.rule, model.estimates, model.encoding, ROWS, client=client)
-    np.testing.assert_allclose(found, true, atol=1e-3)
+    measures = scores(model.rule, model.estimates, model.encoding, ROWS, client=client)
+    np.testing.assert_allclose(measures, true, atol=1e-3)
     some = np.random.default_rng(1).permutation(len(ROWS))[:50]
     one = scores(model.rule, model.estimates, model.encoding, ROWS.take(some), client=client)
-    np.testing.assert_array_equal(one, found[some])
+    np.testing.assert_array_equal(one, measures[some])
     np.testing.assert_allclose(model.explain(ROWS).score, model.decision(ROWS), atol=1e-9)
 
 
@@ -102,7 +104,12 @@ def test_the_worst_subgroup_counts_in_the_score_and_the_file(tmp_path):
     P = predict(model.estimates, model.encoding, 0, ROWS)
     c = 2 * P[0] - (1 - P[0])
     codes = np.column_stack([codes_of(ROWS, AXES[:2]), np.full(len(ROWS), -1)])
-    w = np.array([*(members(codes, part) for part in PARTS), np.ones(len(ROWS))], float).T @ W
+    w = (
+        np.array(
+            [*(members(codes, subgroup) for subgroup in SUBGROUPS), np.ones(len(ROWS))], float
+        ).T
+        @ W
+    )
     np.testing.assert_allclose(model.decision(ROWS) - plain.decision(ROWS), c * (w - 1), atol=1e-5)
     np.testing.assert_allclose(model.explain(ROWS).score, model.decision(ROWS), atol=1e-9)
     model.save(tmp_path / "m")
@@ -143,17 +150,17 @@ def test_kernels_that_lie_are_refused(tmp_path, change):
 def test_an_explanation_adds_up_to_the_score():
     model = ruled()
     rows = replace(ROWS, other={})
-    made = model.explain(rows)
-    np.testing.assert_allclose(made.score, model.decision(rows), atol=1e-12)
-    assert made.names == (
+    messages = model.explain(rows)
+    np.testing.assert_allclose(messages.score, model.decision(rows), atol=1e-12)
+    assert messages.names == (
         "job = b",
         "job = c and age = under 0",
         "job = a and age = 0 or more and site = north",
     )
-    assert made.subgroups.shape == (len(rows), 3)
-    assert not made.subgroups[:, 2].any(), "nobody's site is known"
+    assert messages.subgroups.shape == (len(rows), 3)
+    assert not messages.subgroups[:, 2].any(), "nobody's site is known"
     i = int(np.flatnonzero(rows.categorical["job"].values() == "b")[0])
-    assert made.of_row(i) == {"job = b": made.subgroups[i, 0]}
+    assert messages.of_row(i) == {"job = b": messages.subgroups[i, 0]}
     assert replace(model, rule=replace(model.rule, subgroups=None)).further_columns == ()
     with pytest.raises(ModelError, match="'fl' has no rule to explain"):
         replace(model, rule=None, method={"name": "fl"}).explain(rows)
@@ -198,7 +205,7 @@ HOSTILE = {
     "head group": lambda told, arrays: told["estimates"]["heads"][1].update(group=[1]),
     "columns": lambda told, arrays: told["estimates"].update(columns=["a"]),
     "aware": lambda told, arrays: told["estimates"].update(aware="yes"),
-    "prices": lambda told, arrays: told.update(prices=[1.0]),
+    "error_costs": lambda told, arrays: told.update(error_costs=[1.0]),
     "shift": lambda told, arrays: told.update(shift=float("inf")),
     "axes": lambda told, arrays: told.update(axes=[["job", ["a"]]]),
     "no axes": lambda told, arrays: told.update(axes=None),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers import small_table
 
-from agnosticfair.data.census import encoding_of, take_census
 from agnosticfair.data.rows import folds_by_features
+from agnosticfair.data.summary import encoding_of, summary_statistics
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.learners.estimates import (
     Estimates,
@@ -18,12 +18,12 @@ from agnosticfair.learners.estimates import (
 )
 from agnosticfair.learners.heads import heads, joint, strata
 from agnosticfair.mathematics.fairness import comparisons
-from agnosticfair.mathematics.notions import notion_of
+from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.protocol.messages import Broadcast, pack, unpack
-from agnosticfair.protocol.questions import UNCOUNTED, PartCounts
+from agnosticfair.protocol.requests import UNCOUNTED, SubgroupCounts
 
 TABLE = small_table(300)
-ENCODING = encoding_of(take_census(TABLE, "the rows"), True)
+ENCODING = encoding_of(summary_statistics(TABLE, "the rows"), True)
 HEADS = heads([(k, c.categories) for k, c in TABLE.sensitive_features.items()])
 
 
@@ -35,7 +35,7 @@ def estimates(seed=0, folds=3, **changes):
 def test_estimates_travel_with_the_task():
     packed = {"w": estimates().arrays["w"], "small": np.arange(4, dtype=np.uint8)}
     task = replace(UNCOUNTED, n=3, estimates=replace(estimates(), arrays=packed))
-    again = unpack(pack(Broadcast(1, task, PartCounts()))).task
+    again = unpack(pack(Broadcast(1, task, SubgroupCounts()))).task
     assert again.id == task.id
     assert again.estimates.heads == HEADS
     assert again.estimates.arrays["small"].dtype == np.uint8
@@ -44,10 +44,12 @@ def test_estimates_travel_with_the_task():
 
 def test_a_row_is_judged_by_a_model_of_other_folds():
     made, fold = estimates(), folds_by_features(TABLE, 3)
-    found = out_of_fold(made, ENCODING, TABLE)
+    predictions = out_of_fold(made, ENCODING, TABLE)
     for f in range(3):
         rows = np.flatnonzero(fold == f)
-        np.testing.assert_array_equal(found[:, rows], predict(made, ENCODING, f, TABLE)[:, rows])
+        np.testing.assert_array_equal(
+            predictions[:, rows], predict(made, ENCODING, f, TABLE)[:, rows]
+        )
 
 
 def test_folds_do_not_hang_on_the_split():
@@ -68,12 +70,12 @@ def test_the_model_of_all_rows_stands_alone():
 
 def test_aware_reads_the_feature_itself():
     w = np.zeros((4, 1, ENCODING.width + 1))
-    made = Estimates("linear", HEADS, 3, 0, {"w": w}, aware=True)
+    estimates = Estimates("linear", HEADS, 3, 0, {"w": w}, aware=True)
     column, *_ = TABLE.sensitive_features.values()
-    found = predict(made, ENCODING, 0, TABLE)
-    np.testing.assert_array_equal(found[1], column.values() == HEADS[1].group[0])
+    predictions = predict(estimates, ENCODING, 0, TABLE)
+    np.testing.assert_array_equal(predictions[1], column.values() == HEADS[1].group[0])
     with pytest.raises(DataError, match="by which the model decides"):
-        predict(made, ENCODING, 0, replace(TABLE, sensitive_features={}))
+        predict(estimates, ENCODING, 0, replace(TABLE, sensitive_features={}))
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.5, np.nan])
@@ -81,9 +83,9 @@ def test_a_column_of_probabilities_is_checked(bad):
     column = np.full(len(TABLE), 0.5)
     column[7] = bad
     table = replace(TABLE, numeric={**TABLE.numeric, "score": column})
-    made = Estimates("given", HEADS, 0, 0, columns=("score", "score"))
+    estimates = Estimates("given", HEADS, 0, 0, columns=("score", "score"))
     with pytest.raises(DataError, match=r"'score' of the data holds .* in row 8"):
-        predict(made, ENCODING, 0, table)
+        predict(estimates, ENCODING, 0, table)
 
 
 def test_joint_probabilities_add_up_to_one():
@@ -96,12 +98,12 @@ def test_joint_probabilities_add_up_to_one():
             np.testing.assert_allclose(found.sum(axis=0), 1.0)
 
 
-@pytest.mark.parametrize("notion", ["demographic_parity", "equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("metric", ["demographic_parity", "equal_opportunity", "equalized_odds"])
 @pytest.mark.parametrize("intersections", [False, True])
-def test_strata_are_what_is_compared(notion, intersections):
+def test_strata_are_what_is_compared(metric, intersections):
     features = [("sex", ("F", "M")), ("race", ("a", "b", "c"))]
-    own = strata(heads(features, notion_of(notion).labels, intersections))
-    compared = comparisons(features, notion, intersections)
+    own = strata(heads(features, metric_of(metric).labels, intersections))
+    compared = comparisons(features, metric, intersections)
     assert len(own) == len(compared.names)
     for stratum, name in zip(own, compared.names, strict=True):
         assert all(value in name for value in stratum.group)

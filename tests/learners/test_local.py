@@ -23,30 +23,30 @@ def test_rows_are_judged_by_clones_that_did_not_see_them():
     own = heads([("sex", ("g0", "g1"))])
     made, held_out = trained(LogisticRegression(), own, 4, 0, encoding, "yes", [ROWS])
     X, y, fold = encode(encoding, ROWS), ROWS.labels("yes"), folds_by_features(ROWS, 4)
-    found = out_of_fold(made, encoding, ROWS)
+    predictions = out_of_fold(made, encoding, ROWS)
     for f in range(4):
         true = LogisticRegression().fit(X[fold != f], y[fold != f])
         p = true.predict_proba(X[fold == f])[:, 1]
-        np.testing.assert_allclose(found[0, fold == f], p, atol=1e-6)
+        np.testing.assert_allclose(predictions[0, fold == f], p, atol=1e-6)
     assert 0.8 < held_out < 2 * np.log(2)
 
 
 def test_a_rule_over_a_classifier_keeps_tau_by_its_estimates():
-    made = fit(
+    fitted = fit(
         dealt(ROWS, 2), method("rule", learner=LogisticRegression(), tau=0.1), positive="yes"
     )
-    assert made.converged
-    assert made.worst_surrogate <= 0.1 + 1e-3
-    assert {*made.held_out} == {"LogisticRegression"}
+    assert fitted.converged
+    assert fitted.worst_surrogate <= 0.1 + 1e-3
+    assert {*fitted.held_out} == {"LogisticRegression"}
     with pytest.raises(ModelError, match="lives in this process"):
-        made.model.to_bytes()
+        fitted.model.to_bytes()
 
 
 def test_it_is_the_classifier_where_nothing_is_compared():
-    made = fit({"a": ROWS}, Method("plain", rule=Rule(KNeighborsClassifier())), positive="yes")
-    X = encode(made.model.encoding, ROWS)
+    fitted = fit({"a": ROWS}, Method("plain", rule=Rule(KNeighborsClassifier())), positive="yes")
+    X = encode(fitted.model.encoding, ROWS)
     own = KNeighborsClassifier().fit(X, ROWS.labels("yes")).predict_proba(X)[:, 1]
-    np.testing.assert_allclose(made.model.probabilities(ROWS), own, atol=1e-6)
+    np.testing.assert_allclose(fitted.model.probabilities(ROWS), own, atol=1e-6)
 
 
 def test_a_head_of_one_answer_is_that_answer():
@@ -56,6 +56,6 @@ def test_a_head_of_one_answer_is_that_answer():
 
 
 def test_rows_elsewhere_are_a_sentence():
-    recipe = method("rule", learner=LogisticRegression())
+    chosen_method = method("rule", learner=LogisticRegression())
     with pytest.raises(SettingsError, match="needs the rows in this process"):
-        fit(in_process(dealt(ROWS, 2)), recipe, positive="yes")
+        fit(in_process(dealt(ROWS, 2)), chosen_method, positive="yes")

@@ -50,7 +50,7 @@ def faces(A, free):
     """Points of A with all but `free` kernels at a bound: (points, M), a grid on each face."""
     M = len(A.psi_theta)
     grid = np.linspace(0, 1, {1: 1, 2: 2001, 3: 61}[free])
-    most = np.minimum(cap(A), A.n / A.psi_theta)
+    maximum = np.minimum(cap(A), A.n / A.psi_theta)
     found = []
     for chosen in itertools.combinations(range(M), min(free, M)):
         others = [m for m in range(M) if m not in chosen]
@@ -58,7 +58,7 @@ def faces(A, free):
             inner = np.array(list(itertools.product(grid, repeat=len(chosen) - 1)))
             alpha = np.zeros((len(inner), M))
             alpha[:, others] = at
-            alpha[:, chosen[1:]] = inner * most[list(chosen[1:])]
+            alpha[:, chosen[1:]] = inner * maximum[list(chosen[1:])]
             last = (A.n - alpha @ A.psi_theta) / A.psi_theta[chosen[0]]
             fine = (last >= -1e-12) & (last <= cap(A) * (1 + 1e-12))
             alpha[:, chosen[0]] = last
@@ -86,8 +86,8 @@ def difference(alpha, a, b):
     return rates[..., 1] - rates[..., 0]
 
 
-def keeping(alphas, b, least):
-    return alphas[(alphas @ np.atleast_2d(b).T >= least).all(axis=1)]
+def keeping(alphas, b, minimum):
+    return alphas[(alphas @ np.atleast_2d(b).T >= minimum).all(axis=1)]
 
 
 # --- a linear form ---------------------------------------------------------------------------
@@ -156,9 +156,9 @@ def test_constraints_that_cannot_hold_are_an_outcome():
 # --- a ratio ---------------------------------------------------------------------------------
 
 
-def ratio_by_vertices(A, a, b, least):
-    """Best ratio over the vertices of A cut by b . alpha >= least: a ratio has it at one."""
-    alphas = list(keeping(faces(A, 1), b, least * (1 - 1e-12)))
+def ratio_by_vertices(A, a, b, minimum):
+    """Best ratio over the vertices of A cut by b . alpha >= minimum: a ratio has it at one."""
+    alphas = list(keeping(faces(A, 1), b, minimum * (1 - 1e-12)))
     M = len(A.psi_theta)
     for i, j in itertools.combinations(range(M), 2):
         others = [m for m in range(M) if m not in (i, j)]
@@ -167,7 +167,7 @@ def ratio_by_vertices(A, a, b, least):
             alpha[others] = at
             rows = np.array([A.psi_theta[[i, j]], b[[i, j]]])
             if abs(np.linalg.det(rows)) > 1e-9:
-                rest = [A.n - A.psi_theta @ alpha, least - b @ alpha]
+                rest = [A.n - A.psi_theta @ alpha, minimum - b @ alpha]
                 alpha[[i, j]] = np.linalg.solve(rows, rest)
                 if alpha.min() >= -1e-12 and alpha.max() <= cap(A) * (1 + 1e-12):
                     alphas.append(alpha)

@@ -8,7 +8,7 @@ from agnosticfair import AgnosticFairClassifier
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.basis import Basis, bands, gaussian, gaussian_at, indicator, product
+from agnosticfair.mathematics.basis import Basis, bins, gaussian, gaussian_at, indicator, product
 from agnosticfair.methods import method
 
 ROWS = small_table(400, 1)
@@ -29,8 +29,10 @@ def fair(**changes):
 def test_a_function_of_gaussians_is_the_gaussian_basis(rows):
     X, y, s = rows
     ours = fair(kernels=10, sigma=0.8, scale=False).fit(X, y, sensitive_features=s)
-    own = gaussian_at(ours.fit_.centres, 0.8)
-    same = fair(basis=own, scale=False).fit(X, y, sensitive_features=s, clients=np.arange(400) % 3)
+    reweighting = gaussian_at(ours.fit_.centres, 0.8)
+    same = fair(basis=reweighting, scale=False).fit(
+        X, y, sensitive_features=s, clients=np.arange(400) % 3
+    )
     np.testing.assert_allclose(ours.coef_, same.coef_, atol=1e-5)
     assert same.certificate_.kernels.basis == Basis("function", 10)
     one, two = ours.certificate_.worst_difference, same.certificate_.worst_difference
@@ -39,8 +41,8 @@ def test_a_function_of_gaussians_is_the_gaussian_basis(rows):
 
 @pytest.mark.parametrize("centres", ["rows", "ranges", "kmeans"])
 def test_centres_do_not_depend_on_how_rows_are_spread(centres):
-    recipe = method("agnosticfair", kernels=10, sigma="median", centres=centres, bound=50.0)
-    one, many = (fit(dealt(ROWS, k), recipe, seed=4) for k in (1, 5))
+    chosen_method = method("agnosticfair", kernels=10, sigma="median", centres=centres, bound=50.0)
+    one, many = (fit(dealt(ROWS, k), chosen_method, seed=4) for k in (1, 5))
     np.testing.assert_allclose(one.centres, many.centres, atol=1e-9)
     np.testing.assert_allclose(one.model.w, many.model.w, atol=1e-4)
     assert one.centres.shape == (10, one.model.encoding.width)
@@ -51,8 +53,8 @@ def test_centres_do_not_depend_on_how_rows_are_spread(centres):
 
 
 def test_a_draw_from_the_ranges_is_a_possible_row():
-    recipe = method("agnosticfair", kernels=16, sigma=1.0, centres="ranges", bound=100.0)
-    b = fit({"a": ROWS}, recipe).centres
+    chosen_method = method("agnosticfair", kernels=16, sigma=1.0, centres="ranges", bound=100.0)
+    b = fit({"a": ROWS}, chosen_method).centres
     assert b.min() >= 0
     assert b.max() <= 1
     np.testing.assert_array_equal(b[:, 2:].sum(axis=1), 1.0)  # one job each
@@ -69,10 +71,10 @@ def test_k_means_is_nearer_to_the_rows_than_the_draw_it_began_with():
     assert spread("kmeans") < 0.8 * spread("ranges")
 
 
-def test_indicators_bands_and_products_protect_every_part(rows):
+def test_indicators_bins_and_products_protect_every_subgroup(rows):
     X, y, s = rows
-    own = product(bands(0, (0.5,)), indicator(2, (0.0, 1.0)))
-    model = fair(basis=own, tau=0.05, bound=30.0).fit(X, y, sensitive_features=s)
+    reweighting = product(bins(0, (0.5,)), indicator(2, (0.0, 1.0)))
+    model = fair(basis=reweighting, tau=0.05, bound=30.0).fit(X, y, sensitive_features=s)
     assert model.fit_.method.fairness.basis == Basis("function", 4)
     assert model.history_[-1]["worst"] <= 0.05 + 0.002
     assert "4 kernels of a function" in str(model.certificate_)
@@ -82,8 +84,8 @@ def test_frames_reach_the_function_by_name(rows):
     pd = pytest.importorskip("pandas")
     X, y, s = rows
     frame = pd.DataFrame(X, columns=[*"abcde"])
-    by_name = fair(basis=bands("a", (0.5,))).fit(frame, y, sensitive_features=s)
-    by_place = fair(basis=bands(0, (0.5,))).fit(X, y, sensitive_features=s)
+    by_name = fair(basis=bins("a", (0.5,))).fit(frame, y, sensitive_features=s)
+    by_place = fair(basis=bins(0, (0.5,))).fit(X, y, sensitive_features=s)
     np.testing.assert_array_equal(by_name.coef_, by_place.coef_)
     assert by_name.certificate_.kernels.basis.kernels == 2
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import beta, binom
 
 from agnosticfair.mathematics import binomial, confidence
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 
 GRID = np.linspace(0.02, 0.98, 17)
 
@@ -55,7 +55,7 @@ def test_the_bound_holds_near_rates_of_zero_and_one(alpha, sizes, rates, relativ
 def critical(alpha):
     from scipy.special import ndtr
 
-    level = (1 - 2 * binomial.CAP) * alpha / (1 + 2 * ndtr(binomial.LEAST))
+    level = (1 - 2 * binomial.CAP) * alpha / (1 + 2 * ndtr(binomial.MINIMUM))
     return binomial._critical(np.array([level]))[0]
 
 
@@ -72,7 +72,7 @@ def maximum(k, n, alpha, relative, points=400):
     if relative:
         s0, s1 = s0 / (p0 + 0.25 / n0), s1 / (p1 + 0.25 / n1)
     w0, w1 = s0 / np.hypot(s0, s1), s1 / np.hypot(s0, s1)
-    z = np.maximum(z, binomial.LEAST)
+    z = np.maximum(z, binomial.MINIMUM)
     T = np.clip(w0 * z - w1 * z[:, None], -w1 / (2 * bend * w0), w0 / (2 * bend * w1))
     inside = w1 * z + w0 * z[:, None] + bend * T**2 <= c
     return (p1 / p0 if relative else p1 - p0)[inside].max()
@@ -101,8 +101,8 @@ def test_the_largest_difference_or_ratio_fails_no_more_often_than_stated(alpha, 
     worst = max(
         failure(k, n, bound, p0, p1, p1 / p0 if relative else p1 - p0) for p0 in GRID for p1 in GRID
     )
-    least = alpha / 20 if min(sizes) > 2 * binomial.FEW else alpha * binomial.CAP / 1000
-    assert least < worst <= alpha
+    minimum = alpha / 20 if min(sizes) > 2 * binomial.FEW else alpha * binomial.CAP / 1000
+    assert minimum < worst <= alpha
 
 
 def test_the_bound_is_the_largest_over_the_region_found_by_brute_force():
@@ -138,10 +138,10 @@ def test_without_rows_nothing_is_bounded():
     assert binomial.largest([[0], [3]], [[0], [9]], 0.05, relative=True).tolist() == [np.inf]
     counts = np.zeros((1, 2, 2, 2), int)
     counts[0, 0, 0] = 5
-    for notion in sorted(NOTIONS):
-        found = confidence.differences(counts, 0.05, notion)
-        assert found.high[0] == 1.0
-        assert found.low[0] == 0.0 or notion == "bounded_group_loss"
+    for metric in sorted(METRICS):
+        all_differences = confidence.differences(counts, 0.05, metric)
+        assert all_differences.high[0] == 1.0
+        assert all_differences.low[0] == 0.0 or metric == "bounded_group_loss"
     assert np.isnan(confidence.differences(counts, 0.05, "demographic_parity").value[0])
 
 

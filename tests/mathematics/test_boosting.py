@@ -94,14 +94,14 @@ def test_thresholds_alone_are_exactly_optimal(seed):
 
 @given(st.integers(0, 10**6), st.integers(1, 5))
 @settings(max_examples=30, deadline=None)
-def test_histograms_add_up_over_any_split_of_rows(seed, parts):
+def test_histograms_add_up_over_any_split_of_rows(seed, subgroups):
     codes, g, h, bins = drawn(seed)
     r = np.random.default_rng(seed)
-    slot, owner = r.integers(-1, 3, len(g)).astype(np.int16), r.integers(0, parts, len(g))
+    slot, owner = r.integers(-1, 3, len(g)).astype(np.int16), r.integers(0, subgroups, len(g))
     whole = histogram(codes, slot, g, h, 3, bins)
     added = sum(
         histogram(codes[owner == k], slot[owner == k], g[owner == k], h[owner == k], 3, bins)
-        for k in range(parts)
+        for k in range(subgroups)
     )
     assert np.array_equal(whole, added)
 
@@ -188,10 +188,10 @@ def test_nothing_to_split_is_a_leaf(codes):
 def test_small_children_are_refused():
     codes, g, h, bins = drawn(1, n=60)
     hist = histogram(codes, np.zeros(60, np.int16), g, h, 1, bins)
-    for least in (5, 20, 30, 31):
-        splits = best_splits(hist, bins, Boosting(l2=0.5, min_rows=least, smooth=0.0))
+    for minimum in (5, 20, 30, 31):
+        splits = best_splits(hist, bins, Boosting(l2=0.5, min_rows=minimum, smooth=0.0))
         if splits.column[0] != LEAF:
-            assert least <= splits.left[0, N] <= 60 - least
+            assert minimum <= splits.left[0, N] <= 60 - minimum
     assert splits.column[0] == LEAF
 
 

@@ -18,21 +18,21 @@ def rows(lowest, n=300):
 
 
 @pytest.mark.parametrize("lowest", [0, -1])
-@pytest.mark.parametrize("most", [1, 8, 30, 1000])
-def test_sums_are_those_of_indicators(lowest, most):
+@pytest.mark.parametrize("maximum", [1, 8, 30, 1000])
+def test_sums_are_those_of_indicators(lowest, maximum):
     codes, Z, V = rows(lowest)
-    crossed = cross(codes, SIZES, most)
-    assert all(len(block.hot) <= max(most, 8) for block in crossed.blocks)
+    crossed = cross(codes, SIZES, maximum)
+    assert all(len(block.hot) <= max(maximum, 8) for block in crossed.blocks)
     np.testing.assert_array_equal(gram(crossed, V), [Z.T @ (v[:, None] * Z) for v in V])
     np.testing.assert_array_equal(totals(crossed, V[0]), Z.T @ V[0])
 
 
 @pytest.mark.parametrize("remembered", [0, 1 << 20])
-@pytest.mark.parametrize("most", [1, 8, 30, 1000])
-def test_some_entries_are_those_of_the_matrix(most, remembered, monkeypatch):
+@pytest.mark.parametrize("maximum", [1, 8, 30, 1000])
+def test_some_entries_are_those_of_the_matrix(maximum, remembered, monkeypatch):
     monkeypatch.setattr(crossed_room, "REMEMBERED", remembered)
     codes, Z, V = rows(-1)
-    crossed, rng = cross(codes, SIZES, most), np.random.default_rng(1)
+    crossed, rng = cross(codes, SIZES, maximum), np.random.default_rng(1)
     at = rng.integers(0, Z.shape[1], (2, 25))
     found = entries(crossed, *at)
     assert sorted(np.concatenate([own.which for own in found])) == list(range(25))
@@ -44,12 +44,12 @@ def test_some_entries_are_those_of_the_matrix(most, remembered, monkeypatch):
     assert entries(crossed, *at[:, :0]) == ()
 
 
-@pytest.mark.parametrize("most", [1, 30])
-def test_some_rows_and_none(most):
+@pytest.mark.parametrize("maximum", [1, 30])
+def test_some_rows_and_none(maximum):
     codes, Z, V = rows(0)
-    crossed = cross(codes, SIZES, most)
+    crossed = cross(codes, SIZES, maximum)
     np.testing.assert_array_equal(
         gram(crossed.take(slice(10, 50)), V[0, 10:50]), Z[10:50].T @ (V[0, 10:50, None] * Z[10:50])
     )
-    assert not gram(cross(codes[:0], SIZES, most), V[0, :0]).any()
-    assert gram(cross(codes[:, :0], (), most), V[0]).shape == (0, 0)
+    assert not gram(cross(codes[:0], SIZES, maximum), V[0, :0]).any()
+    assert gram(cross(codes[:, :0], (), maximum), V[0]).shape == (0, 0)

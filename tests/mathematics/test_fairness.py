@@ -1,4 +1,4 @@
-"""Fairness notions in training: cells, parts and cuts; any number of groups and sensitive features."""
+"""Fairness metrics in training: cells, subgroups and cuts; any number of groups and sensitive features."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -13,7 +13,7 @@ from agnosticfair import AgnosticFairClassifier
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import (
     Surrogate,
@@ -23,7 +23,7 @@ from agnosticfair.mathematics.fairness import (
     worst_rate_cuts,
 )
 from agnosticfair.mathematics.linear import log_loss
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.ratios import worst_difference, worst_ratio
 from agnosticfair.methods import method
 
@@ -42,32 +42,35 @@ def two_features(n: int = 500, rare: int = 0) -> Table:
     return replace(table, sensitive_features=sensitive)
 
 
-@pytest.mark.parametrize("notion", sorted(NOTIONS))
-def test_every_notion_holds_over_the_set_and_does_not_depend_on_the_split(notion):
-    tau = 0.75 if notion == "bounded_group_loss" else 0.05
-    recipe = method("agnosticfair", notion=notion, tau=tau, **SMALL)
-    one, many = (fit(dealt(ROWS, k), recipe, positive="yes") for k in (1, 4))
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_every_metric_holds_over_the_set_and_does_not_depend_on_the_split(metric):
+    tau = 0.75 if metric == "bounded_group_loss" else 0.05
+    chosen_method = method("agnosticfair", metric=metric, tau=tau, **SMALL)
+    one, many = (fit(dealt(ROWS, k), chosen_method, positive="yes") for k in (1, 4))
     assert one.converged
     assert one.history[-1]["worst"] <= tau + 0.002
     np.testing.assert_allclose(one.model.w, many.model.w, atol=1e-4)
 
 
-@pytest.mark.parametrize("notion", ["equal_opportunity", "equalized_odds"])
-def test_under_uniform_weights_the_decisions_rates_of_each_label_agree(notion):
+@pytest.mark.parametrize("metric", ["equal_opportunity", "equalized_odds"])
+def test_under_uniform_weights_the_decisions_rates_of_each_label_agree(metric):
     """With a constant basis the constraint is on plain means, which anybody can compute."""
-    recipe = method("fairfl", notion=notion, tau=0.01)
-    made, free = fit({"a": ROWS}, recipe, positive="yes"), fit({"a": ROWS}, "fl", positive="yes")
+    chosen_method = method("fairfl", metric=metric, tau=0.01)
+    fitted, free = (
+        fit({"a": ROWS}, chosen_method, positive="yes"),
+        fit({"a": ROWS}, "fl", positive="yes"),
+    )
     y, s = ROWS.labels("yes"), ROWS.sensitive_features["sex"].codes
-    labels = [label for chosen in NOTIONS[notion].labels for label in chosen]
+    labels = [label for chosen in METRICS[metric].labels for label in chosen]
 
     def spread(model):
         g = (model.decision(ROWS) > 0).astype(float)
         return max(
-            abs(np.diff(metrics.positive_rates(g, s, (y == label).astype(float)))[0])
+            abs(np.diff(scoring.positive_rates(g, s, (y == label).astype(float)))[0])
             for label in labels
         )
 
-    assert spread(made.model) <= 0.01 + 0.002
+    assert spread(fitted.model) <= 0.01 + 0.002
     assert spread(free.model) > 0.02
 
 
@@ -75,12 +78,12 @@ def test_bounded_group_loss_bounds_the_loss_of_every_group():
     y, s = ROWS.labels("yes"), ROWS.sensitive_features["sex"].codes
 
     def losses(model):
-        return metrics.positive_rates(log_loss(model.decision(ROWS), y), s)
+        return scoring.positive_rates(log_loss(model.decision(ROWS), y), s)
 
     free = losses(fit({"a": ROWS}, "fl", positive="yes").model)
     between = (free.max() + free.mean()) / 2
-    made = fit({"a": ROWS}, method("fairfl", notion="bounded_group_loss", tau=between))
-    assert losses(made.model).max() <= between + 1e-5 < free.max()
+    fitted = fit({"a": ROWS}, method("fairfl", metric="bounded_group_loss", tau=between))
+    assert losses(fitted.model).max() <= between + 1e-5 < free.max()
 
 
 def test_sensitive_features_are_protected_each_by_itself_or_in_their_intersections():
@@ -89,7 +92,7 @@ def test_sensitive_features_are_protected_each_by_itself_or_in_their_intersectio
     race = table.sensitive_features["race"].codes
 
     def spread(model, codes):
-        rates = metrics.positive_rates((model.decision(table) > 0).astype(float), codes)
+        rates = scoring.positive_rates((model.decision(table) > 0).astype(float), codes)
         return rates.max() - rates.min()
 
     each = fit({"a": table}, method("fairfl", tau=0.05), sensitive_features=names, positive="yes")
@@ -111,33 +114,42 @@ def test_sensitive_features_are_protected_each_by_itself_or_in_their_intersectio
 
 def test_a_group_under_the_floor_is_named_and_not_compared():
     table = two_features(rare=4)
-    recipe = method("agnosticfair", tau=0.05, floor=0.1, **SMALL)
-    made = fit({"a": table}, recipe, sensitive_features=("race", "sex"), positive="yes")
-    assert made.under_floor == ("race c",)
+    chosen_method = method("agnosticfair", tau=0.05, floor=0.1, **SMALL)
+    fitted = fit({"a": table}, chosen_method, sensitive_features=("race", "sex"), positive="yes")
+    assert fitted.under_floor == ("race c",)
     with pytest.raises(SettingsError, match=r"floor 0\.9 is too high for group 'g"):
-        fit({"a": table}, replace_floor(recipe, 0.9), sensitive_features="sex", positive="yes")
+        fit(
+            {"a": table},
+            replace_floor(chosen_method, 0.9),
+            sensitive_features="sex",
+            positive="yes",
+        )
     X = np.column_stack([*table.numeric.values()])
     groups = {k: c.values() for k, c in table.sensitive_features.items()}
-    fair = AgnosticFairClassifier(recipe)
+    fair = AgnosticFairClassifier(chosen_method)
     fair.fit(X, table.target.values(), sensitive_features=groups)
     assert fair.under_floor_ == ("race c",)
     assert fair.certificate_["race"].kernels.under_floor == ("c",)
     assert {*fair.certificate_} == {"race", "sex"}
 
 
-def replace_floor(recipe, floor):
-    return replace(recipe, fairness=replace(recipe.fairness, floor=floor))
+def replace_floor(method, floor):
+    return replace(method, fairness=replace(method.fairness, floor=floor))
 
 
-def test_parts_are_the_unions_their_names_say():
-    made = comparisons([("race", ("a", "b", "c")), ("sex", ("F", "M"))], "equalized_odds")
-    assert made.parts.shape == (2 * (3 + 2), 3 * 2 * 2)
-    assert made.names[:2] == ("race a with label 0", "race b with label 0")
-    assert len(made.pairs) == 2 * (3 * 2 + 2)
+def test_subgroups_are_the_unions_their_names_say():
+    comparisons_here = comparisons(
+        [("race", ("a", "b", "c")), ("sex", ("F", "M"))], "equalized_odds"
+    )
+    assert comparisons_here.members.shape == (2 * (3 + 2), 3 * 2 * 2)
+    assert comparisons_here.names[:2] == ("race a with label 0", "race b with label 0")
+    assert len(comparisons_here.pairs) == 2 * (3 * 2 + 2)
     # cells: race slowest, then sex, then the label
-    assert np.flatnonzero(made.parts[made.names.index("sex M with label 1")]).tolist() == [3, 7, 11]
+    assert np.flatnonzero(
+        comparisons_here.members[comparisons_here.names.index("sex M with label 1")]
+    ).tolist() == [3, 7, 11]
     cross = comparisons([("race", ("a", "b")), ("sex", ("F", "M"))], intersections=True)
-    np.testing.assert_array_equal(cross.parts, np.eye(4))
+    np.testing.assert_array_equal(cross.members, np.eye(4))
     assert cross.pairs == tuple(permutations(range(4), 2))
 
 
@@ -167,15 +179,15 @@ def test_a_rate_by_itself_is_a_cut():
 
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(SettingsError, match=r"covariance.* demographic parity only"):
-        method("fairfl", notion="equalized_odds", surrogate=Surrogate("covariance"))
+        method("fairfl", metric="equalized_odds", surrogate=Surrogate("covariance"))
     with pytest.raises(SettingsError, match="protects one sensitive feature, not 2"):
         fit({"a": two_features()}, "agnosticfair-printed", sensitive_features=("race", "sex"))
     with pytest.raises(SettingsError, match="no sensitive feature 'age'"):
         fit({"a": two_features()}, "fairfl", sensitive_features=("race", "age"))
 
 
-@pytest.mark.parametrize("notion", sorted(NOTIONS))
-def test_the_gap_of_a_notion_is_fairlearns(notion):
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_the_gap_of_a_metric_is_fairlearns(metric):
     fairlearn = pytest.importorskip("fairlearn.metrics")
     rng = np.random.default_rng(3)
     y, p, s = rng.integers(0, 2, 300), rng.integers(0, 2, 300), rng.integers(0, 4, 300)
@@ -185,8 +197,8 @@ def test_the_gap_of_a_notion_is_fairlearns(notion):
         "equalized_odds": fairlearn.equalized_odds_difference,
         "equal_opportunity": fairlearn.equal_opportunity_difference,
     }
-    if notion in theirs:
-        expected = theirs[notion](y, p, sensitive_features=s, sample_weight=w)
+    if metric in theirs:
+        expected = theirs[metric](y, p, sensitive_features=s, sample_weight=w)
     else:
         from sklearn.metrics import zero_one_loss
 
@@ -198,7 +210,7 @@ def test_the_gap_of_a_notion_is_fairlearns(notion):
             sample_params={"sample_weight": w},
         )
         expected = frame.group_max()
-    assert metrics.gap(notion, y, p, s, w) == pytest.approx(expected, abs=1e-12)
+    assert scoring.gap(metric, y, p, s, w) == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.integers(0, 10_000), st.booleans())
@@ -209,24 +221,24 @@ def test_the_worst_pair_is_that_of_all_pairs_tried(seed, alone):
     psi = theta * rng.uniform(size=(P, M))
     A = Ambiguity(theta.sum(axis=0), float(theta.sum()), 2.0)
     pairs = [(j, None) for j in range(P)] if alone else [*permutations(range(P), 2)]
-    found = worst_pair(A, psi, theta, pairs, 0.05)
+    worst_pair_here = worst_pair(A, psi, theta, pairs, 0.05)
     tried = [
         worst_ratio(A, psi[j], theta[j], 0.05).value
         if k is None
         else worst_difference(A, psi[[k, j]], theta[[k, j]], 0.05).value
         for j, k in pairs
     ]
-    assert found.worst.value == pytest.approx(max(tried), abs=2e-4)
-    j, k = found.pair
-    rates = (psi @ found.worst.alpha) / (theta @ found.worst.alpha)
+    assert worst_pair_here.worst.value == pytest.approx(max(tried), abs=2e-4)
+    j, k = worst_pair_here.pair
+    rates = (psi @ worst_pair_here.worst.alpha) / (theta @ worst_pair_here.worst.alpha)
     shown = rates[j] - (0.0 if k is None else rates[k])
-    assert shown == pytest.approx(found.worst.value, abs=2e-4)
-    assert found.reachable == {0, 1, 2, 3}
+    assert shown == pytest.approx(worst_pair_here.worst.value, abs=2e-4)
+    assert worst_pair_here.reachable == {0, 1, 2, 3}
 
 
-def test_parts_that_never_reach_the_floor_are_no_worst_pair():
+def test_subgroups_that_never_reach_the_floor_are_no_worst_pair():
     theta = np.array([[1.0, 1.0], [0.01, 0.01], [1.0, 1.0]])
     A = Ambiguity(theta.sum(axis=0), float(theta.sum()), 2.0)
-    found = worst_pair(A, 0.5 * theta, theta, [(0, 1), (1, 0), (0, 2)], 0.1)
-    assert found.reachable == {0, 2}
+    worst_pair_here = worst_pair(A, 0.5 * theta, theta, [(0, 1), (1, 0), (0, 2)], 0.1)
+    assert worst_pair_here.reachable == {0, 2}
     assert worst_pair(A, 0.5 * theta, theta, [(0, 1)], 0.1) is None

@@ -33,15 +33,15 @@ def take(rows, own):
     )  # fmt: skip
 
 
-def grown(parts, bins, settings=SETTINGS, forget=False):
-    growth = begin(bins, settings, len(parts[0].target), parts[0].folds)
-    walks = [Walk() for _ in parts]
+def grown(subgroups, bins, settings=SETTINGS, forget=False):
+    growth = begin(bins, settings, len(subgroups[0].target), subgroups[0].folds)
+    walks = [Walk() for _ in subgroups]
     while not growth.finished:
         forests = list(zip(growth.done, current(growth), strict=True))
-        walks = [Walk() for _ in parts] if forget else walks
+        walks = [Walk() for _ in subgroups] if forget else walks
         sums = [
             level_sums(walk, rows, bins, forests, max(growth.level, 0), growth.count)
-            for walk, rows in zip(walks, parts, strict=True)
+            for walk, rows in zip(walks, subgroups, strict=True)
         ]
         growth = advance(growth, *(sum(own[k] for own in sums) for k in ("hist", "loss")))
     return growth
@@ -53,10 +53,10 @@ def bytes_of(growth):
 
 @given(st.integers(0, 10**6), st.integers(2, 6), st.integers(0, 3), st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_any_split_of_rows_gives_the_same_trees(seed, parts, folds, forget):
+def test_any_split_of_rows_gives_the_same_trees(seed, subgroups, folds, forget):
     rows, bins = drawn(seed % 1000, folds=folds)
-    owner = np.random.default_rng(seed).integers(0, parts, len(rows.fold))
-    split = [take(rows, np.flatnonzero(owner == k)) for k in range(parts)]
+    owner = np.random.default_rng(seed).integers(0, subgroups, len(rows.fold))
+    split = [take(rows, np.flatnonzero(owner == k)) for k in range(subgroups)]
     assert bytes_of(grown(split, bins, forget=forget)) == bytes_of(grown([rows], bins))
 
 
@@ -171,14 +171,14 @@ def test_a_request_out_of_order_is_answered_all_the_same():
     growth, walk, seen = begin(bins, SETTINGS, 1, 0), Walk(), []
     while not growth.finished:
         forests = list(zip(growth.done, current(growth), strict=True))
-        asked = (forests, max(growth.level, 0), growth.count)
-        sums = level_sums(walk, rows, bins, *asked)
-        seen.append((asked, sums["hist"]))
+        request = (forests, max(growth.level, 0), growth.count)
+        sums = level_sums(walk, rows, bins, *request)
+        seen.append((request, sums["hist"]))
         growth = advance(growth, sums["hist"], sums["loss"])
     for k in np.random.default_rng(0).permutation(len(seen)):
-        asked, hist = seen[k]
-        copies = [(f, replace(t, column=t.column.copy())) for f, t in asked[0]]
-        assert np.array_equal(level_sums(walk, rows, bins, copies, *asked[1:])["hist"], hist)
+        request, hist = seen[k]
+        copies = [(f, replace(t, column=t.column.copy())) for f, t in request[0]]
+        assert np.array_equal(level_sums(walk, rows, bins, copies, *request[1:])["hist"], hist)
 
 
 def test_histograms_count_every_training_row_once():

@@ -13,23 +13,23 @@ from agnosticfair.mathematics.lasso import huber_step, kinked, lasso_step, resid
     st.sampled_from((0.0, 0.1, 1.0)),
     st.sampled_from((1e-6, 1e-3, 0.1)),
 )
-def test_the_step_is_optimal(seed, a, tau, least):
+def test_the_step_is_optimal(seed, a, tau, minimum):
     rng = np.random.default_rng(seed)
     V = rng.normal(size=(max(2, a // 2), a))
-    H = V.T @ V + least * np.eye(a)
+    H = V.T @ V + minimum * np.eye(a)
     g, x0 = rng.normal(size=a), rng.normal(size=a) * (rng.random(a) < 0.3)
     up, down = tau * rng.random(a), tau * rng.random(a)
     down[0] = np.inf
     x0[0] = max(x0[0], 0.0)
     x = lasso_step(H, g, x0, up, down)
     assert residual(g + H @ (x - x0), x, up, down).max() < 1e-5
-    curvature = np.where(rng.random(a) < 0.5, rng.random(a) + least, np.inf)
+    curvature = np.where(rng.random(a) < 0.5, rng.random(a) + minimum, np.inf)
     curvature[0] = np.inf
     x = huber_step(H, g, x0, up, down, curvature, np.zeros(a, bool))
     assert residual(g + H @ (x - x0), x, up, down, curvature).max() < 1e-5
 
 
-def test_an_infinite_slope_holds_a_coordinate():
+def test_an_infinite_gradient_holds_a_coordinate():
     both = np.full(1, np.inf)
     assert lasso_step(np.eye(1), np.array([-5.0]), np.zeros(1), both, both) == pytest.approx(0.0)
     assert kinked(np.zeros(1), both, both) == 0.0

@@ -3,29 +3,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agnosticfair.mathematics.optimum import Optimum, next_scale, price, scale_for
+from agnosticfair.mathematics.optimum import Optimum, cost_sentences, next_scale, scale_for
 
 HALF = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
 
 
 def test_more_solved_programs_narrow_what_is_said():
-    least, most = scale_for(0.8, HALF)
+    minimum, maximum = scale_for(0.8, HALF)
     scale = next_scale(HALF)
-    assert least < scale < most
+    assert minimum < scale < maximum
     closer = replace(HALF, further=((1.5, 0.15),))
-    assert least <= scale_for(0.8, closer)[0] <= scale_for(0.8, closer)[1] < most
+    assert minimum <= scale_for(0.8, closer)[0] <= scale_for(0.8, closer)[1] < maximum
     assert scale_for(0.95, closer)[0] < next_scale(closer) < scale_for(0.95, closer)[1]
     assert next_scale(replace(HALF, further=((1.5, 0.15), (2.0, 0.18)))) is None
     assert next_scale(replace(HALF, utility=0.17)) is None
 
 
 def test_where_nothing_is_lost_nothing_is_said_of_a_price():
-    assert price(replace(HALF, utility=0.199), 0.05) == ()
-    assert np.isnan(replace(HALF, own=0.0).retained)
+    assert cost_sentences(replace(HALF, utility=0.199), 0.05) == ()
+    assert np.isnan(replace(HALF, learner_utility=0.0).retained)
 
 
 def test_a_high_price_says_which_limits_would_cost_less():
-    words = price(HALF, 0.05)
+    words = cost_sentences(HALF, 0.05)
     assert len(words) == 3
     assert "50%" in words[0]
     assert "95%" in words[1]
@@ -35,9 +35,9 @@ def test_a_high_price_says_which_limits_would_cost_less():
 
 @pytest.mark.parametrize("retained", [0.9])
 def test_between_the_shares_one_limit_is_named(retained):
-    words = price(replace(HALF, utility=0.2 * retained, bound=0.2 * retained), 0.05)
+    words = cost_sentences(replace(HALF, utility=0.2 * retained, bound=0.2 * retained), 0.05)
     assert len(words) == 2
 
 
 def test_the_learners_own_rule_is_named():
-    assert "own decisions" in price(replace(HALF, unchanged=True, utility=0.2), 0.05)[0]
+    assert "own decisions" in cost_sentences(replace(HALF, unchanged=True, utility=0.2), 0.05)[0]

@@ -101,7 +101,7 @@ def test_no_rule_is_better_than_the_bound_which_the_linear_program_reaches(seed,
 def test_gradient_and_hessian_are_those_of_finite_differences(worst):
     rows, b, y = drawn(1, n=400, groups=3)
     limits = RateLimits(
-        np.full(4, 0.05), PAIRS[3], charge=0.3, positive_rate=(0.2, 0.4), worst=worst
+        np.full(4, 0.05), PAIRS[3], spend=0.3, positive_rate=(0.2, 0.4), worst=worst
     )
     W = None if worst is None else np.eye(4)[-1:]
     first = Points(np.zeros((1, 4, 3)), np.zeros(1), np.ones(1), None, True, W)
@@ -120,14 +120,14 @@ def test_gradient_and_hessian_are_those_of_finite_differences(worst):
     here, sums = value(x, at.directions(which))
     model = program.model_of(at, which, 0.1, 400, sums)
     small, eye = 1e-4, np.eye(at.size)
-    slopes = [
+    gradients = [
         (value(x + small * e)[0].value - value(x - small * e)[0].value) / (2 * small) for e in eye
     ]
     assert np.isfinite(at.curvature[: at.rates]).all()
     finite = np.where(np.isfinite(at.curvature), at.curvature, 1e9)
     kinks = np.clip(finite * x, -at.down, at.up)
     assert (np.abs(kinks[: at.rates]) < at.up[: at.rates]).any()
-    np.testing.assert_allclose(here.gradient + kinks, slopes, atol=1e-5)
+    np.testing.assert_allclose(here.gradient + kinks, gradients, atol=1e-5)
     H = [
         (value(x + small * e)[0].gradient - value(x - small * e)[0].gradient) / (2 * small)
         for e in eye
@@ -145,12 +145,12 @@ def test_sums_are_the_same_bits_for_any_split_of_the_rows():
         points = program.request(state)
         whole = evaluate(rows, b, y, points, 300, BITS)
         order = np.random.default_rng(state.round).permutation(300)
-        parts = []
+        subgroups = []
         for own in np.split(order, [17, 120, 121]):
             some = Estimated(rows.c[own], rows.pi[:, own])
-            parts.append(evaluate(some, Dense(b.b[own]), y[own], points, 300, BITS))
+            subgroups.append(evaluate(some, Dense(b.b[own]), y[own], points, 300, BITS))
         for name, value in whole.items():
-            np.testing.assert_array_equal(sum(part[name] for part in parts), value)
+            np.testing.assert_array_equal(sum(subgroup[name] for subgroup in subgroups), value)
         state = program.step(state, whole)
 
 
@@ -172,7 +172,7 @@ def test_the_learner_s_own_rule_stays_where_it_keeps_the_limits():
     said = optimum(state)
     assert said.unchanged
     assert state.round == 1
-    assert said.utility == said.own == said.bound
+    assert said.utility == said.learner_utility == said.bound
     assert said.retained == 1.0
     assert said.gap == 0.0
 
@@ -181,24 +181,24 @@ def test_the_learner_s_own_rule_stays_where_it_keeps_the_limits():
 @given(
     st.integers(0, 10_000), st.sampled_from((2, 3)), st.sampled_from((0.02, 0.1)), st.floats(1, 60)
 )
-def test_charged_differences_are_those_of_a_quadratic_program(seed, groups, tau, charge):
+def test_charged_differences_are_those_of_a_quadratic_program(seed, groups, tau, spend):
     rows, b, y = drawn(seed, groups=groups)
     tau = np.array([tau, tau, tau, tau / 2])
     more = {"path": FINE, "tolerance": 1e-3, "max_rounds": 150}
-    limits = RateLimits(tau, PAIRS[groups], charge=charge, **more)
+    limits = RateLimits(tau, PAIRS[groups], spend=spend, **more)
     state = solved(rows, b, y, limits)
     at, said = state.at, optimum(state)
     if said.unchanged:
         return
-    a, most = constraints(rows, b, limits)
+    a, maximum = constraints(rows, b, limits)
     own, n = a[: at.rates], len(y)
     weight = sparse.csc_matrix(own.T @ np.diag(1 / at.curvature[: at.rates]) @ own)
     A = sparse.csc_matrix(np.vstack([a, np.eye(n), -np.eye(n)]))
-    most = np.concatenate([most, np.ones(n), np.zeros(n)])
+    maximum = np.concatenate([maximum, np.ones(n), np.zeros(n)])
     quiet = clarabel.DefaultSettings()
     quiet.verbose = False
-    cones = [clarabel.NonnegativeConeT(len(most))]
-    qp = clarabel.DefaultSolver(weight, -rows.c / n, A, most, cones, quiet).solve()
+    cones = [clarabel.NonnegativeConeT(len(maximum))]
+    qp = clarabel.DefaultSolver(weight, -rows.c / n, A, maximum, cones, quiet).solve()
     dual = state.hard.smooth + at.penalty(state.hard.x)
     assert -qp.obj_val <= dual + 1e-6
     assert dual <= -qp.obj_val + 3e-3
@@ -210,7 +210,7 @@ def test_charged_differences_are_those_of_a_quadratic_program(seed, groups, tau,
 
 
 def test_larger_subgroups_are_charged_more_and_what_is_no_limit_is_not():
-    limits, tau = RateLimits(np.zeros(0), PAIRS[2], charge=0.3), np.array([0.1, 0.1, 1.0, 0.001])
+    limits, tau = RateLimits(np.zeros(0), PAIRS[2], spend=0.3), np.array([0.1, 0.1, 1.0, 0.001])
     some = curvatures(np.array([400.0, 100.0, 900.0, 400.0]), tau, limits)
     shares = np.array([2, 1, 2]) / np.mean([2, 1, 2]) / 600
     np.testing.assert_allclose(some[[0, 1, 3]], [0.01, 0.01, 0.0025] / (0.6 * shares))
@@ -219,12 +219,12 @@ def test_larger_subgroups_are_charged_more_and_what_is_no_limit_is_not():
     np.testing.assert_allclose((0.1**2 / (2 * many)).sum(), 0.3)
 
 
-@pytest.mark.parametrize("charge", [0.0, 20.0])
+@pytest.mark.parametrize("spend", [0.0, 20.0])
 @pytest.mark.parametrize("room", [3, 5])
-def test_more_multipliers_than_a_message_has_room_for_take_turns(monkeypatch, charge, room):
+def test_more_multipliers_than_a_message_has_room_for_take_turns(monkeypatch, spend, room):
     monkeypatch.setattr(program, "MAX_ACTIVE", room)
     rows, b, y = drawn(11, n=400, K=9)
-    limits = RateLimits(np.full(10, 0.01), PAIRS[2], charge=charge, max_rounds=200)
+    limits = RateLimits(np.full(10, 0.01), PAIRS[2], spend=spend, max_rounds=200)
     state = solved(rows, b, y, limits)
     assert (state.here.x != 0).sum() > room
     assert multipliers.unsettled(state.at, state.here) <= limits.tolerance
@@ -300,28 +300,28 @@ def test_mixtures_of_kernels_are_those_of_a_linear_program_over_many_mixtures(se
     st.sampled_from((0.5, 0.99)),
     st.sampled_from(((1.0, 1.0), (1.0, 3.0))),
 )
-def test_the_worst_subgroup_has_the_utility_of_a_linear_program(seed, tau, share, prices):
+def test_the_worst_subgroup_has_the_utility_of_a_linear_program(seed, tau, share, error_costs):
     rows, b, y = drawn(seed, n=80)
     rng = np.random.default_rng(seed)
     eta = rng.integers(0, 1 << 20, 80) / (1 << 20)
-    rows = Estimated(utility(eta, prices), rows.pi)
+    rows = Estimated(utility(eta, error_costs), rows.pi)
     limits = RateLimits(
-        np.full(4, tau), PAIRS[2], worst=WorstUtility(share, prices), path=FINE, max_rounds=200
+        np.full(4, tau), PAIRS[2], worst=WorstUtility(share, error_costs), path=FINE, max_rounds=200
     )
     state = solved(rows, b, y, limits)
     said = optimum(state)
-    a, most = constraints(rows, b, limits)
-    p, own = b.b.mean(axis=0), prices[1] * eta
+    a, maximum = constraints(rows, b, limits)
+    p, own = b.b.mean(axis=0), error_costs[1] * eta
     # variables d and t, at least the loss of every subgroup
     losses = -(b.b * rows.c[:, None] / p / 80).T
     without = (b.b * own[:, None] / p / 80).sum(axis=0)
     A = np.block([[a, np.zeros((len(a), 1))], [losses, -np.ones((4, 1))]])
     cost = np.append((1 - share) * losses[-1], share)
     bounds = [(0, 1)] * 80 + [(None, None)]
-    lp = linprog(cost, A_ub=A, b_ub=np.append(most, -without), bounds=bounds)
+    lp = linprog(cost, A_ub=A, b_ub=np.append(maximum, -without), bounds=bounds)
     reached = -lp.fun - (1 - share) * without[-1]
     assert reached <= said.bound + 1e-6
-    assert said.bound <= reached + 4e-3 * max(prices)
+    assert said.bound <= reached + 4e-3 * max(error_costs)
     assert said.gap >= 0
     assert said.bound - said.utility <= said.gap + 1e-9
 
@@ -331,11 +331,11 @@ def test_larger_limits_retain_what_the_price_says():
     tau = np.array([0.01, 0.01, 0.01, 0.01])
     first = optimum(solved(rows, b, y, RateLimits(tau, PAIRS[2], path=FINE)))
     share = (1 + first.retained) / 2
-    least, most = scale_for(share, first)
-    assert 1 < least <= most <= first.max_scale
-    for scale, enough in ((0.98 * least, False), (most, True)):
+    minimum, maximum = scale_for(share, first)
+    assert 1 < minimum <= maximum <= first.max_scale
+    for scale, enough in ((0.98 * minimum, False), (maximum, True)):
         then = optimum(solved(rows, b, y, RateLimits(scale * tau, PAIRS[2], path=FINE)))
-        reached = (then.bound - then.constant) / (then.own - then.constant)
+        reached = (then.bound - then.constant) / (then.learner_utility - then.constant)
         assert (reached >= share - 0.01) if enough else (reached <= share + 0.01)
 
 

@@ -34,9 +34,9 @@ def test_the_minimum_is_that_of_brute_force(D, rows, seed):
     P, q = root @ root.T + 0.1 * np.eye(D), rng.normal(size=D)
     G = rng.normal(size=(rows, D))
     h = G @ rng.normal(size=D) + rng.uniform(0, 1, size=rows)  # so that some x is feasible
-    found = minimise(P, q, G, h)
-    assert found.outcome is Outcome.OPTIMAL
-    x, mu = found.x, found.multipliers
+    solution = minimise(P, q, G, h)
+    assert solution.outcome is Outcome.OPTIMAL
+    x, mu = solution.x, solution.multipliers
     assert x @ P @ x / 2 + q @ x == pytest.approx(brute(P, q, G, h), abs=1e-7)
     np.testing.assert_allclose(P @ x + q + G.T @ mu, 0.0, atol=1e-6)  # stationary
     assert (G @ x <= h + 1e-7).all()
@@ -48,9 +48,9 @@ def test_a_flat_direction_is_held_by_its_constraint():
     """The program of a round: a quadratic in p, linear in t and in the slack xi."""
     P, q = np.diag([1.0, 0.0]), np.array([0.0, 1.0])
     G, h = np.array([[2.0, -1.0], [0.0, -1.0]]), np.array([-1.0, 0.0])  # t >= 2 p + 1, t >= 0
-    found = minimise(P, q, G, h)
-    np.testing.assert_allclose(found.x, [-0.5, 0.0], atol=1e-8)
-    np.testing.assert_allclose(found.multipliers, [0.25, 0.75], atol=1e-8)
+    solution = minimise(P, q, G, h)
+    np.testing.assert_allclose(solution.x, [-0.5, 0.0], atol=1e-8)
+    np.testing.assert_allclose(solution.multipliers, [0.25, 0.75], atol=1e-8)
 
 
 def test_what_has_no_solution_is_said():
@@ -80,6 +80,6 @@ def test_a_guess_that_determines_x_is_solved_by_factors(singular, monkeypatch):
     guess = np.array([True, singular])
     if not singular:
         monkeypatch.setattr(np.linalg, "lstsq", None)
-    found = minimise(P, q, G, h, guess, definite=True)
-    np.testing.assert_allclose(found.x, [1.0, 0.0], atol=1e-12)
-    assert found.multipliers.sum() == pytest.approx(1.0)
+    solution = minimise(P, q, G, h, guess, definite=True)
+    np.testing.assert_allclose(solution.x, [1.0, 0.0], atol=1e-12)
+    assert solution.multipliers.sum() == pytest.approx(1.0)

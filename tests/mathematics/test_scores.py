@@ -45,11 +45,11 @@ def test_of_many_rows_a_draw_enters_the_hessian_and_says_how_much_it_is(monkeypa
     monkeypatch.setattr(scores, "HESSIAN_ROWS", 1000)
     rows, b, y = rows_of(20_000)
     rows = Estimated(np.rint(rows.c * 2**20) / 2**20, np.rint(rows.pi * 2**20) / 2**20)
-    inside = scores.drawn(rows, 20_000)
+    inside = scores.sampled_rows(rows, 20_000)
     assert 800 < inside.sum() < 1200
     some = np.arange(0, 20_000, 7)
-    part = Estimated(rows.c[some], rows.pi[:, some])
-    np.testing.assert_array_equal(scores.drawn(part, 20_000), inside[some])
+    subgroup = Estimated(rows.c[some], rows.pi[:, some])
+    np.testing.assert_array_equal(scores.sampled_rows(subgroup, 20_000), inside[some])
     at = Directions(
         np.array([0, 2]),
         np.array([0, 1]),

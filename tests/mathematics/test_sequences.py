@@ -136,7 +136,7 @@ def test_a_difference_that_wanders_is_bounded_in_its_running_means():
 
 
 def test_a_bias_in_a_tenth_of_the_rows_is_found_within_ten_thousand():
-    """At what one of 41 parts has of 5%: the part holds a tenth of the rows, so a thousand of ten thousand."""
+    """At what one of 41 subgroups has of 5%: the subgroup holds a tenth of the rows, so a thousand of ten thousand."""
     rng, looks = np.random.default_rng(4), np.arange(50, 1001, 50)
     level = 0.05 / 2 / 41 * 0.8 / 2
     k, n = arrived((0.5, 0.2), 0.5, 1000, looks, 100, rng)

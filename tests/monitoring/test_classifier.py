@@ -39,7 +39,7 @@ def test_predictions_are_the_estimators_and_are_counted(own, tmp_path):
     np.testing.assert_array_equal(decided, made.predict(new))
     verdict = watched.verdict_
     assert (verdict.rows, verdict.grouped, verdict.where) == (500, 500, "inside")
-    rates = {rate.group: rate.rate for rate in verdict.everybody.rates}
+    rates = {rate.group: rate.rate for rate in verdict.overall.rates}
     assert rates == {g: (decided[who == g] == "yes").mean() for g in ("F", "M")}
     watched.record(new, decided, sensitive_features=who, y=true)  # labels that came late
     assert (

@@ -10,12 +10,12 @@ from helpers import certificate_on, small_table
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.parts import members
+from agnosticfair.mathematics.subgroups import members
 from agnosticfair.monitoring.baseline import baseline_of
 from agnosticfair.monitoring.mix import nearest, reachable, shares_within
 from agnosticfair.monitoring.monitor import Monitor, described
 from agnosticfair.monitoring.state import from_bytes
-from agnosticfair.monitoring.verdict import part_differences
+from agnosticfair.monitoring.verdict import subgroup_differences
 
 ROWS = small_table(6000, seed=1)
 MODEL = fit({"a": small_table(1500, seed=2)}, "fl", positive="yes").model
@@ -40,8 +40,8 @@ def test_counts_are_those_of_the_rows():
     monitor, _ = watched(ROWS)
     codes, decided = codes_of(ROWS, BASELINE.axes), MODEL.predict(ROWS)
     s, y = ROWS.sensitive_features["sex"].codes, ROWS.labels("yes")
-    for part, counts in zip(BASELINE.parts, monitor.state.counts, strict=True):
-        inside = members(codes, part)
+    for subgroup, counts in zip(BASELINE.subgroups, monitor.state.counts, strict=True):
+        inside = members(codes, subgroup)
         for group in (0, 1):
             for label in (0, 1):
                 for decision in (0, 1):
@@ -56,15 +56,15 @@ def test_states_of_sites_add_up_to_the_state_of_all_rows():
     np.testing.assert_array_equal(both.counts, whole.state.counts)
     np.testing.assert_array_equal(both.values, whole.state.values)
     north.state = both
-    assert north.verdict().parts == verdict.parts
+    assert north.verdict().subgroups == verdict.subgroups
     with pytest.raises(ModelError, match="counted in both states"):
         both + south.state
 
 
 def test_the_intervals_hold_the_measured_difference_and_narrow():
     monitor, verdict = watched(ROWS)
-    for part in (verdict.everybody, *verdict.parts):
-        assert part.low <= part.difference <= part.high
+    for subgroup in (verdict.overall, *verdict.subgroups):
+        assert subgroup.low <= subgroup.difference <= subgroup.high
     first, last = monitor.state.timeline[0], monitor.state.timeline[-1]
     assert last["high"] - last["low"] < first["high"] - first["low"]
 
@@ -79,9 +79,11 @@ def test_rows_like_the_baselines_are_inside_and_a_broken_limit_is_found():
     assert broken.decisions == "broken"
     assert 0 < broken.since["broken"] < 6000
     assert f"since row {broken.since['broken']:,}" in broken.sentence
-    delta = 0.025 / len(strict.parts)
-    found = part_differences(strict.notion, monitor.state.counts, delta, strict.keep)
-    assert found.low.max() > 0.01
+    delta = 0.025 / len(strict.subgroups)
+    differences = subgroup_differences(
+        strict.metric, monitor.state.counts, delta, strict.comparable
+    )
+    assert differences.low.max() > 0.01
 
 
 def test_another_mix_is_seen_and_told():
@@ -110,7 +112,7 @@ def test_values_never_seen_are_named_and_lie_outside():
 def test_the_distance_is_zero_for_mixtures_in_the_set_and_not_beyond():
     size = len(BASELINE.counts)
     shares = np.r_[BASELINE.counts[0] / BASELINE.counts[0, 0], np.zeros(len(BASELINE.axes))]
-    assert nearest(BASELINE, shares)[0] < 1e-9  # one part alone, weighed by its bound at most
+    assert nearest(BASELINE, shares)[0] < 1e-9  # one subgroup alone, weighed by its bound at most
     unheard = shares.copy()
     unheard[:size] *= 0.5
     unheard[size:] = 0.5
@@ -128,19 +130,19 @@ def test_what_is_not_measured_is_not_told_as_zero():
     from agnosticfair.report.monitor import page_data
 
     monitor, verdict = watched(replace(ROWS, sensitive_features={}))
-    assert (verdict.everybody.rows, verdict.everybody.difference) == (0, None)
-    assert [rate.rate for rate in verdict.everybody.rates] == [None, None]
+    assert (verdict.overall.rows, verdict.overall.difference) == (0, None)
+    assert [rate.rate for rate in verdict.overall.rates] == [None, None]
     told = page_data(monitor, verdict)
     assert json.loads(json.dumps(told, allow_nan=False))["timeline"][-1]["difference"] is None
     assert "its groups are not known" in " ".join(told["texts"])
 
 
 def test_labels_that_come_late_are_added_once():
-    baseline = replace(BASELINE, notion="equal_opportunity")
+    baseline = replace(BASELINE, metric="equal_opportunity")
     monitor = Monitor(MODEL, baseline)
     first = ROWS.take(np.arange(800))
     monitor.update(replace(first, target=None))
-    assert monitor.verdict().everybody.low == 0
+    assert monitor.verdict().overall.low == 0
     monitor.update(first)
     at_once = Monitor(MODEL, baseline)
     at_once.update(first)
@@ -157,7 +159,7 @@ def test_a_state_survives_a_kill_to_the_last_batch_that_was_acknowledged(tmp_pat
         monitor.update(batch)
         again = Monitor(MODEL, BASELINE, state=path)
         np.testing.assert_array_equal(again.state.counts, monitor.state.counts)
-        assert again.verdict().parts == monitor.verdict().parts
+        assert again.verdict().subgroups == monitor.verdict().subgroups
         with pytest.raises(DataError, match="very content"):
             again.update(batch)
     assert path.stat().st_size < 1 << 20
@@ -209,7 +211,7 @@ def test_what_cannot_be_watched_is_refused(act, error, said):
 def test_a_certificate_from_its_file_is_the_same_baseline():
     back = baseline_of(json.loads(json.dumps(CERTIFICATE.to_json())), MODEL, limit=0.5)
     assert back.id == BASELINE.id
-    assert back.names[0] == "everybody"
+    assert back.names[0] == "overall"
     assert (
         baseline_of(CERTIFICATE, MODEL, limit=0.9).id == back.id
     )  # a limit is no part of the counts
@@ -235,31 +237,35 @@ def test_streams_without_change_raise_no_alarm():
 def test_a_certificate_is_a_baseline():
     from agnosticfair import audit
 
-    held = small_table(4000, seed=3)
-    made = audit(MODEL, held, sensitive_features="sex", parts=["age", "job"])
-    monitor = Monitor(MODEL, made)
-    assert max(monitor.baseline.limits) == made.upper
-    able = [part for part in made.parts if part.estimable]
-    assert monitor.baseline.limits == tuple(part.high for part in able)
+    table = small_table(4000, seed=3)
+    certificate = audit(MODEL, table, sensitive_features="sex", subgroups=["age", "job"])
+    monitor = Monitor(MODEL, certificate)
+    assert max(monitor.baseline.limits) == certificate.upper
+    able = [subgroup for subgroup in certificate.subgroups if subgroup.estimable]
+    assert monitor.baseline.limits == tuple(subgroup.high for subgroup in able)
     assert not monitor.update(ROWS).alarm
     other = fit({"a": small_table(500, seed=5)}, "fl", positive="yes").model
     with pytest.raises(ModelError, match="do not belong together"):
-        Monitor(other, made.to_json())
+        Monitor(other, certificate.to_json())
 
 
 def test_only_what_the_certificate_bounds_is_held_to_its_limit():
     from agnosticfair import audit
 
-    made = audit(MODEL, small_table(1500, seed=3), sensitive_features="sex", parts=["age", "job"])
-    able = {part.name for part in made.parts if part.estimable}
-    assert 0 < len(able) < len(made.parts)
-    watch = Monitor(MODEL, made.to_json())
+    certificate = audit(
+        MODEL, small_table(1500, seed=3), sensitive_features="sex", subgroups=["age", "job"]
+    )
+    able = {subgroup.name for subgroup in certificate.subgroups if subgroup.estimable}
+    assert 0 < len(able) < len(certificate.subgroups)
+    watch = Monitor(MODEL, certificate.to_json())
     assert {*watch.baseline.names} == able
-    rows = dict(zip(watch.baseline.names, watch.baseline.part_rows, strict=True))
-    assert rows == {part.name: part.rows for part in made.parts if part.name in able}
-    told = made.to_json()
-    told["parts"][0]["rates"][0]["compared"] = False
-    alone = Monitor(MODEL, told).update(ROWS).everybody
+    rows = dict(zip(watch.baseline.names, watch.baseline.subgroup_rows, strict=True))
+    assert rows == {
+        subgroup.name: subgroup.rows for subgroup in certificate.subgroups if subgroup.name in able
+    }
+    told = certificate.to_json()
+    told["subgroups"][0]["rates"][0]["compared"] = False
+    alone = Monitor(MODEL, told).update(ROWS).overall
     assert (alone.difference, alone.low, alone.verdict) == (0.0, 0.0, "kept")
     assert [rate.compared for rate in alone.rates] == [False, True]
 
@@ -267,12 +273,12 @@ def test_only_what_the_certificate_bounds_is_held_to_its_limit():
 def test_every_groups_rate_is_told_with_its_interval():
     _, verdict = watched(ROWS)
     s, decided = ROWS.sensitive_features["sex"].codes, MODEL.predict(ROWS)
-    for g, rate in enumerate(verdict.everybody.rates):
+    for g, rate in enumerate(verdict.overall.rates):
         assert (rate.group, rate.rows) == (MODEL.groups[g], (s == g).sum())
         assert rate.rate == decided[s == g].mean()
         assert rate.low < rate.rate < rate.high
-    high, low = sorted((rate.rate for rate in verdict.everybody.rates), reverse=True)
-    assert verdict.everybody.difference == high - low
+    high, low = sorted((rate.rate for rate in verdict.overall.rates), reverse=True)
+    assert verdict.overall.difference == high - low
 
 
 def test_a_batch_is_told_of_by_itself_as_well():
@@ -281,9 +287,9 @@ def test_a_batch_is_told_of_by_itself_as_well():
     verdict = monitor.update(old)
     alone = Monitor(MODEL, BASELINE).update(old)
     assert verdict.batch.rows == len(old)
-    assert verdict.batch.everybody == alone.everybody
+    assert verdict.batch.overall == alone.overall
     assert (verdict.batch.where, verdict.batch.distance) == (alone.where, alone.distance)
-    assert verdict.everybody.rows == 3000 + len(old)
+    assert verdict.overall.rows == 3000 + len(old)
 
 
 def test_the_nearest_mixture_has_the_mix_and_is_told_by_its_heaviest_values():
@@ -303,18 +309,18 @@ def test_a_sample_with_groups_judges_decisions_and_leaves_the_mix():
     verdict = monitor.update(sample, sample=True)
     assert (verdict.rows, verdict.grouped, bare.grouped) == (6000, 1000, 0)
     direct = Monitor(MODEL, BASELINE).update(sample)
-    assert verdict.everybody.low == direct.everybody.low  # the width of a thousand rows
+    assert verdict.overall.low == direct.overall.low  # the width of a thousand rows
     assert (verdict.distance, verdict.where) == (bare.distance, bare.where)
     with pytest.raises(DataError, match="very content"):
         monitor.update(sample, sample=True)
 
 
 def test_a_state_stays_small_however_many_batches(tmp_path):
-    from agnosticfair.monitoring.state import MOST_BATCHES, latest
+    from agnosticfair.monitoring.state import MAX_BATCHES, latest
 
     monitor, _ = watched(ROWS)
-    many = latest({f"{k:016x}": False for k in range(3 * MOST_BATCHES)})
-    assert [*many] == [f"{k:016x}" for k in range(2 * MOST_BATCHES, 3 * MOST_BATCHES)]
+    many = latest({f"{k:016x}": False for k in range(3 * MAX_BATCHES)})
+    assert [*many] == [f"{k:016x}" for k in range(2 * MAX_BATCHES, 3 * MAX_BATCHES)]
     assert len(replace(monitor.state, batches=many).to_bytes()) < 1 << 20
 
 
@@ -352,17 +358,17 @@ def test_batches_of_people_who_are_alike_by_chance_are_counted():
     assert monitor.state.rows == 1800
 
 
-def test_every_part_is_watched_against_its_own_bound():
+def test_every_subgroup_is_watched_against_its_own_bound():
     from agnosticfair import audit
 
     rng = np.random.default_rng(5)
     table = small_table(12_000, seed=5)
     s, job = table.column("sex").codes, table.column("job").values()
     decided = (rng.random(12_000) < 0.3 + s * 0.4 * (job == "a")).astype(int)
-    made = audit(decided, table, sensitive_features="sex", parts=("job",))
-    high = {part.name: part.high for part in made.parts}
+    certificate = audit(decided, table, sensitive_features="sex", subgroups=("job",))
+    high = {subgroup.name: subgroup.high for subgroup in certificate.subgroups}
     assert high["job = b"] < 0.12 < 0.4 < high["job = a"]
-    monitor = Monitor(None, made)
+    monitor = Monitor(None, certificate)
     for k in range(12):
         rows = small_table(1000, seed=100 + k)
         t, where = rows.column("sex").codes, rows.column("job").values()
@@ -372,7 +378,7 @@ def test_every_part_is_watched_against_its_own_bound():
         verdict = monitor.update(rows, decisions=(rng.random(1000) < rates).astype(int))
     assert verdict.decisions == "broken"
     assert "'job = b'" in verdict.sentence
-    broken = [part.name for part in verdict.all_parts if part.verdict == "broken"]
+    broken = [subgroup.name for subgroup in verdict.all_subgroups if subgroup.verdict == "broken"]
     assert "job = a" not in broken
 
 
@@ -418,34 +424,34 @@ def test_a_kill_at_any_moment_loses_no_batch_that_was_acknowledged(tmp_path):
     assert kept.counts[0].sum() == kept.rows
 
 
-def test_shares_within_a_part_lie_between_their_bounds():
+def test_shares_within_a_subgroup_lie_between_their_bounds():
     from agnosticfair.data.axes import codes_of
 
     codes = codes_of(small_table(4000, seed=3), BASELINE.axes)
-    parts = [*BASELINE.parts]
-    least, most = shares_within(BASELINE, parts, 0.05)
+    subgroups = [*BASELINE.subgroups]
+    minimum, maximum = shares_within(BASELINE, subgroups, 0.05)
     starts = np.cumsum([0, *(len(axis.values) for axis in BASELINE.axes)])
-    for p, part in enumerate(parts):
-        there = codes[members(codes, part)]
+    for p, subgroup in enumerate(subgroups):
+        there = codes[members(codes, subgroup)]
         for a, axis in enumerate(BASELINE.axes):
             for v in range(len(axis.values)):
                 share = (there[:, a] == v).mean()
-                assert least[p, starts[a] + v] <= share <= most[p, starts[a] + v]
-    single = next(k for k, part in enumerate(parts) if len(part) == 1)
-    pair = next(k for k, part in enumerate(parts) if len(part) == 2)
-    assert (most - least)[single].max() < (most - least)[pair].max()
+                assert minimum[p, starts[a] + v] <= share <= maximum[p, starts[a] + v]
+    single = next(k for k, subgroup in enumerate(subgroups) if len(subgroup) == 1)
+    pair = next(k for k, subgroup in enumerate(subgroups) if len(subgroup) == 2)
+    assert (maximum - minimum)[single].max() < (maximum - minimum)[pair].max()
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_rows_of_one_part_alone_are_never_outside(depth):
+def test_rows_of_one_subgroup_alone_are_never_outside(depth):
     from agnosticfair.data.axes import codes_of
 
     pool = small_table(20000, seed=9)
     codes = codes_of(pool, BASELINE.axes)
-    for part in [part for part in BASELINE.parts if len(part) == depth][:4]:
-        drawn = pool.take(members(codes, part))
+    for subgroup in [subgroup for subgroup in BASELINE.subgroups if len(subgroup) == depth][:4]:
+        drawn = pool.take(members(codes, subgroup))
         verdict = Monitor(MODEL, BASELINE).update(drawn)
-        assert verdict.where != "outside", part
+        assert verdict.where != "outside", subgroup
         if depth == 1:
             assert (verdict.where, verdict.changed) == ("inside", True)
 
@@ -454,11 +460,11 @@ def test_the_program_of_what_is_reachable_has_a_goal(monkeypatch):
     """Without one HiGHS went round for ever on Adult's rows of all but the private sector."""
     from scipy import optimize
 
-    asked, solve = [], optimize.linprog
-    monkeypatch.setattr(optimize, "linprog", lambda c, **k: asked.append(c) or solve(c, **k))
+    request, solve = [], optimize.linprog
+    monkeypatch.setattr(optimize, "linprog", lambda c, **k: request.append(c) or solve(c, **k))
     low = np.zeros(len(BASELINE.values))
     assert reachable(BASELINE, low, np.ones(len(low)), 0.05)
-    assert [np.count_nonzero(c) for c in asked] == [1]
+    assert [np.count_nonzero(c) for c in request] == [1]
 
 
 def test_no_mixture_reaches_two_values_that_exclude_each_other():
@@ -469,23 +475,27 @@ def test_no_mixture_reaches_two_values_that_exclude_each_other():
 
 
 @pytest.mark.slow
-def test_inside_is_right_for_streams_from_reweighings_in_the_set():
+def test_inside_is_right_for_streams_from_reweightings_in_the_set():
     from agnosticfair import audit
     from agnosticfair.data.axes import codes_of
 
     rng, pool, inside, over = np.random.default_rng(0), small_table(20000, seed=9), 0, 0
-    held = small_table(6000, seed=3)
-    made = audit(MODEL, held, sensitive_features="sex", parts=["age", "job"], mixtures=True)
-    parts = Monitor(MODEL, made).baseline.parts[1:]
-    codes = codes_of(pool, Monitor(MODEL, made).baseline.axes)
+    table = small_table(6000, seed=3)
+    certificate = audit(
+        MODEL, table, sensitive_features="sex", subgroups=["age", "job"], mixtures=True
+    )
+    subgroups = Monitor(MODEL, certificate).baseline.subgroups[1:]
+    codes = codes_of(pool, Monitor(MODEL, certificate).baseline.axes)
     for _ in range(20):
-        chosen = [parts[k] for k in rng.choice(len(parts), int(rng.integers(1, 4)), replace=False)]
+        chosen = [
+            subgroups[k] for k in rng.choice(len(subgroups), int(rng.integers(1, 4)), replace=False)
+        ]
         mass = [members(codes, p) / members(codes, p).mean() for p in chosen]
         theta = rng.dirichlet(np.ones(len(chosen))) @ np.array(mass)
         drawn = pool.take(rng.choice(len(pool), 3000, p=theta / theta.sum()))
-        verdict = Monitor(MODEL, made).update(drawn)
+        verdict = Monitor(MODEL, certificate).update(drawn)
         assert verdict.where != "outside"
         inside += verdict.where == "inside"
-        over += verdict.where == "inside" and verdict.everybody.difference > made.upper
+        over += verdict.where == "inside" and verdict.overall.difference > certificate.upper
     assert inside >= 8
     assert over <= 0.05 * inside

@@ -25,7 +25,7 @@ def test_a_client_that_answers_when_asked_again_changes_nothing(way):
     assert calm.events == ()
 
 
-@pytest.mark.parametrize("step", ["census", "clusters", "sums"])
+@pytest.mark.parametrize("step", ["statistics", "clusters", "sums"])
 def test_a_dropped_client_leaves_the_problem_of_the_others_exactly(step):
     engine = Faulty(WAYS["failure"], range(1, 999), step)
     result = fit(engine, "agnosticfair", positive="yes", on_failure=AT_ONCE["drop"])
@@ -39,26 +39,26 @@ def test_a_dropped_client_leaves_the_problem_of_the_others_exactly(step):
 def test_too_few_that_remain_stop_the_fit():
     engine = Faulty(WAYS["failure"], {1})
     with pytest.raises(FederationError, match=r"2 clients would remain of at least 3: .*'c001'"):
-        fit(engine, "fl", positive="yes", on_failure=Policy(then="drop", least_clients=3))
+        fit(engine, "fl", positive="yes", on_failure=Policy(then="drop", min_clients=3))
 
 
 def test_too_few_at_the_start_are_told_at_once():
     with pytest.raises(FederationError, match="there are 3 clients of at least 5"):
-        fit(TABLES, "fl", positive="yes", on_failure=Policy(least_clients=5))
+        fit(TABLES, "fl", positive="yes", on_failure=Policy(min_clients=5))
 
 
 def test_retries_end():
     engine = Faulty(WAYS["failure"], range(1, 99))
     with pytest.raises(FederationError, match="'sums' failed at client 'c001': its process died"):
         fit(engine, "fl", positive="yes", on_failure=AT_ONCE["retry"])
-    assert engine.asked == 3
+    assert engine.request == 3
 
 
 def test_a_client_that_declines_is_not_asked_again():
     engine = Faulty(lambda reply: Failure("it may not", final=True), range(1, 99))
     with pytest.raises(FederationError, match="client 'c001': it may not"):
         fit(engine, "fl", positive="yes", on_failure="wait")
-    assert engine.asked == 1
+    assert engine.request == 1
 
 
 def test_policies_by_name():
@@ -67,5 +67,5 @@ def test_policies_by_name():
         policy("ignore")
     with pytest.raises(SettingsError, match="'go on'"):
         Policy(then="go on")
-    with pytest.raises(SettingsError, match="least_clients"):
-        Policy(least_clients=0)
+    with pytest.raises(SettingsError, match="min_clients"):
+        Policy(min_clients=0)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from safetensors.numpy import save
 
-from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import FederationError
 from agnosticfair.mathematics.basis import by_client, constant, gaussian
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.protocol import questions
+from agnosticfair.protocol import requests
 from agnosticfair.protocol.messages import (
     FORMAT,
     Broadcast,
@@ -36,7 +36,7 @@ NUMBERS = arrays(
 NAMED = st.dictionaries(st.text("abc_", min_size=1, max_size=4), NUMBERS, max_size=4)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ENCODING = Encoding((("age", 17.0, 90.0),), (("job", ("b", "å")),))
-TASK = questions.Task(
+TASK = requests.Task(
     ENCODING, "ja", (("sex", ("F", "M")),), True, 7, ("a", "b"), by_client(), gaussian(3, "median")
 )
 
@@ -57,21 +57,21 @@ def test_a_reply_comes_back(sums, round):
 
 @given(st.none() | NUMBERS, st.text(), NUMBERS, FINITE, st.none() | st.integers(1, 9))
 def test_a_broadcast_comes_back(centres, positive, w, share, batch):
-    network = questions.Architecture("mlp", (3, 4))
+    network = requests.Architecture("mlp", (3, 4))
     task = replace(TASK, centres=centres, positive=positive, network=network)
-    before = None if batch is None else questions.Trained(w, w, w, w)
-    asked = [
-        questions.Moments(),
-        questions.Sums(Surrogate("sigmoid", 0.5), share, w, w, w),
-        questions.Average(batch, 1.0, 0.0, 0.05, 1e-5, 7.0, 0.5, w, w, w),
-        questions.TrainNetwork(
+    before = None if batch is None else requests.Trained(w, w, w, w)
+    request = [
+        requests.Moments(),
+        requests.Sums(Surrogate("sigmoid", 0.5), share, w, w, w),
+        requests.Average(batch, 1.0, 0.0, 0.05, 1e-5, 7.0, 0.5, w, w, w),
+        requests.TrainNetwork(
             Surrogate(), share, 3, 0.1, 5, batch, 0.9, "cpu", w, w, w, w, w, before
         ),
     ]
-    for question in asked:
-        back = unpack(pack(Broadcast(7, task, question)))
-        assert (back.round, back.task.id, type(back.asked)) == (7, task.id, type(question))
-        for one, two in ((task, back.task), (question, back.asked)):
+    for broadcast in request:
+        back = unpack(pack(Broadcast(7, task, broadcast)))
+        assert (back.round, back.task.id, type(back.request)) == (7, task.id, type(broadcast))
+        for one, two in ((task, back.task), (broadcast, back.request)):
             (plain, arrays), (other, others) = map(taken_apart, (one, two))
             assert other == plain
             same(others, arrays)
@@ -90,8 +90,8 @@ def test_candidates_come_back(size, width):
     same(vars(unpack(pack(sent))), vars(sent))
 
 
-def test_a_census_comes_back():
-    sent = Census(
+def test_a_statistics_comes_back():
+    sent = SummaryStatistics(
         3, {"no": 1, "ja": 2}, {"sex": {"F": 3}}, {"age": (0.1, 90.0)}, {"job": ("b", "å")}
     )
     assert unpack(pack(sent)) == sent
@@ -109,7 +109,7 @@ def test_noise_is_refused(content):
         unpack(content, "client 'x'")
 
 
-SUMS = questions.Sums(Surrogate(), 0.5, np.ones(2), np.ones(3), np.ones((4, 4)))
+SUMS = requests.Sums(Surrogate(), 0.5, np.ones(2), np.ones(3), np.ones((4, 4)))
 GOOD = pack(Broadcast(1, replace(TASK, centres=np.ones((3, 3))), SUMS))
 
 
@@ -123,16 +123,16 @@ def forged(header, tensors=None):
     return save(tensors or {}, {"agnosticfair": json.dumps(header)})
 
 
-def asked(**changes):
-    """A question as it travels, with some entries of the header changed."""
+def request(**changes):
+    """A request as it travels, with some entries of the header changed."""
     plain, _ = taken_apart(TASK)
     header = {"format": FORMAT, "kind": "broadcast", "round": 1, "id": TASK.id, "step": "centres"}
-    header |= {"task": plain, "question": {"seed": 3, "share": 0.5}}
+    header |= {"task": plain, "request": {"seed": 3, "share": 0.5}}
     return forged(header | {"task": plain | changes.pop("of_task", {})} | changes)
 
 
-def test_a_question_made_by_hand_is_read():
-    assert unpack(asked()).asked == questions.Centres(3, 0.5)
+def test_a_request_made_by_hand_is_read():
+    assert unpack(request()).request == requests.Centres(3, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -142,28 +142,28 @@ def test_a_question_made_by_hand_is_read():
         (forged({"format": FORMAT, "kind": "shell", "round": 1}), "it has no kind"),
         (forged({"format": FORMAT, "kind": "reply", "round": "1"}), "not the entries of its kind"),
         (forged([1, 2]), "its format is not"),
-        (forged({"format": FORMAT, "kind": "census", "census": {"n": -1}}), "census"),
+        (forged({"format": FORMAT, "kind": "statistics", "statistics": {"n": -1}}), "statistics"),
         (
             forged({"format": FORMAT, "kind": "reply", "round": 1}, {"a": np.zeros(2, np.float32)}),
             "a is float32, not float64",
         ),
-        (asked(id="x"), "its task is not what its id says"),
-        (asked(of_task={"n": 8}), "its task is not what its id says"),
-        (asked(of_task={"n": "7"}), "'n' is of the wrong type"),
-        (asked(of_task={"clients": "ab"}), "'clients' is of the wrong type"),
+        (request(id="x"), "its task is not what its id says"),
+        (request(of_task={"n": 8}), "its task is not what its id says"),
+        (request(of_task={"n": "7"}), "'n' is of the wrong type"),
+        (request(of_task={"clients": "ab"}), "'clients' is of the wrong type"),
         (
-            asked(of_task={"sensitive_features": [["sex", "F"]]}),
+            request(of_task={"sensitive_features": [["sex", "F"]]}),
             "'sensitive_features' is of the wrong type",
         ),
-        (asked(of_task={"code": "x"}), "Task has no 'code'"),
-        (asked(of_task={"basis": {"kind": "exec", "kernels": 1}}), "'sigma' is missing"),
-        (asked(of_task={"encoding": {"numeric": []}}), "the encoding is damaged"),
-        (asked(step="shell"), "no step 'shell' is known here"),
-        (asked(question={"seed": True, "share": 0.5}), "'seed' is of the wrong type"),
-        (asked(question={"seed": 3}), "'share' is missing"),
-        (asked(question={"seed": 3, "share": 0.5, "path": "/"}), "Centres has no 'path'"),
-        (asked(question=[3, 0.5]), "Centres is not a record"),
-        (asked(step="sums"), "Sums has no 'seed'"),
+        (request(of_task={"code": "x"}), "Task has no 'code'"),
+        (request(of_task={"basis": {"kind": "exec", "kernels": 1}}), "'sigma' is missing"),
+        (request(of_task={"encoding": {"numeric": []}}), "the encoding is damaged"),
+        (request(step="shell"), "no step 'shell' is known here"),
+        (request(request={"seed": True, "share": 0.5}), "'seed' is of the wrong type"),
+        (request(request={"seed": 3}), "'share' is missing"),
+        (request(request={"seed": 3, "share": 0.5, "path": "/"}), "Centres has no 'path'"),
+        (request(request=[3, 0.5]), "Centres is not a record"),
+        (request(step="sums"), "Sums has no 'seed'"),
         (save({}, {"agnosticfair": "[" * 100_000}), "damaged"),
         (save({}), "damaged"),
     ],
@@ -175,7 +175,7 @@ def test_a_forged_message_is_refused_by_what_is_wrong(content, said):
 
 def test_a_broadcast_that_is_not_finite_is_refused():
     sent = Broadcast(1, TASK, replace(SUMS, w=np.array([np.nan])))
-    with pytest.raises(FederationError, match=r"question\.w is not finite"):
+    with pytest.raises(FederationError, match=r"request\.w is not finite"):
         unpack(pack(sent))
 
 

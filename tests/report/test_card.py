@@ -14,7 +14,7 @@ from agnosticfair.auditing.certificate import upper
 from agnosticfair.auditing.fits import certificates
 from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.methods import Network, Surrogate, method
 from agnosticfair.report.card import card
 from agnosticfair.report.page import card_html as html
@@ -61,8 +61,8 @@ def test_it_begins_with_the_verdict_of_the_page():
         return shown and (shown.state, shown.answer)
 
     def of(difference, high=nan):
-        part = replace(sex.parts[0], difference=difference, high=high, estimable=True)
-        return replace(sex, parts=(part,), upper=high)
+        subgroup = replace(sex.subgroups[0], difference=difference, high=high, estimable=True)
+        return replace(sex, subgroups=(subgroup,), upper=high)
 
     sex = CERTIFIED["sex"]
     state, text = said(sex=of(0.01, 0.04))
@@ -74,9 +74,9 @@ def test_it_begins_with_the_verdict_of_the_page():
     assert said(sex=of(0.01, 0.3))[0] == "unknown"
     assert said(sex=sex)[0] == "unknown", "nothing is certified on the rows of a fit"
     assert said(sex="no rows") is None
-    kept = card(FITTED, CLIENTS, {"sex": of(0.01, 0.04)}, "loan")
-    assert "✓ Kept: " in markdown(kept)
-    assert 'class="verdict kept"' in html(kept)
+    sections = card(FITTED, CLIENTS, {"sex": of(0.01, 0.04)}, "loan")
+    assert "✓ Kept: " in markdown(sections)
+    assert 'class="verdict kept"' in html(sections)
 
 
 def test_it_says_what_training_was_about():
@@ -92,11 +92,12 @@ def test_it_says_what_training_was_about():
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"), [("fedavg", "not asked to treat"), ("agnosticfair-printed", "asked to give")]
+    ("name", "one_request"),
+    [("fedavg", "not asked to treat"), ("agnosticfair-printed", "asked to give")],
 )
-def test_a_penalty_of_local_steps_asks_for_fairness_too(name, asked):
-    made = fit(CLIENTS, method(name, max_rounds=2), positive="yes")
-    assert f"and was {asked}" in markdown(card(made, CLIENTS, CERTIFIED, "loan"))
+def test_a_penalty_of_local_steps_asks_for_fairness_too(name, one_request):
+    fitted = fit(CLIENTS, method(name, max_rounds=2), positive="yes")
+    assert f"and was {one_request}" in markdown(card(fitted, CLIENTS, CERTIFIED, "loan"))
 
 
 def test_a_limit_in_every_subgroup_is_measured_on_the_rows_of_the_fit():
@@ -106,7 +107,7 @@ def test_a_limit_in_every_subgroup_is_measured_on_the_rows_of_the_fit():
     page = markdown(card(fitted, CLIENTS, made, "loan"))
     assert "Training held the estimated rates within 0.05 of each other in every subgroup" in page
     assert "Measured on the rows of the fit, and not certified" in page
-    assert "However the training rows are reweighed" not in page
+    assert "However the training rows are reweighted" not in page
 
 
 def test_its_numbers_are_the_measured_ones():
@@ -114,17 +115,17 @@ def test_its_numbers_are_the_measured_ones():
     y_hat = np.concatenate([FITTED.model.predict(t) for t in CLIENTS.values()])
     s = np.concatenate([t.sensitive_features["sex"].codes for t in CLIENTS.values()])
     told = section("Measured, by sex")
-    assert f"is {metrics.risk_difference(y_hat, s):.4f}" in told.says[0]
+    assert f"is {scoring.risk_difference(y_hat, s):.4f}" in told.sentences[0]
     lines = {line[0]: line[1:] for line in told.lines[1:]}
-    rates = metrics.positive_rates(y_hat, s), metrics.positive_rates(y_hat, s, y)
+    rates = scoring.positive_rates(y_hat, s), scoring.positive_rates(y_hat, s, y)
     for j in range(2):
         rows, labelled, decided, right, true, false = lines[f"g{j}"]
         assert rows == f"{(s == j).sum()}"
         assert labelled == f"{y[s == j].mean():.1%}"
         assert (decided, true) == tuple(f"{rate[j]:.1%}" for rate in rates)
         assert right == f"{(y == y_hat)[s == j].mean():.1%}"
-        assert false == f"{metrics.positive_rates(y_hat, s, 1.0 - y)[j]:.1%}"
-    made, told = CERTIFIED["sex"], section("Certificate, by sex").says
+        assert false == f"{scoring.positive_rates(y_hat, s, 1.0 - y)[j]:.1%}"
+    made, told = CERTIFIED["sex"], section("Certificate, by sex").sentences
     assert f"up to {made.worst_difference:.4f}" in told[0]
     assert f"by {made.kernels.about}, the risk difference is at most" in told[0]
     assert upper(made.kernels.worst_difference) in told[0]
@@ -149,8 +150,8 @@ def test_names_are_shown_as_text_and_never_run():
         assert not {"script", "a", "em"} & {tag for tag, _ in page.tags}
         assert "<script>alert(1)</script>|[x](y)_* #" in page.text
     assert [len(row) for row in sections[3].lines] == [7] * 4
-    cells = [tag for tag, _ in Texts(rendered).tags if tag in ("td", "th")]
-    assert len(cells) == sum(len(line) for s in sections for line in s.lines)
+    strata = [tag for tag, _ in Texts(rendered).tags if tag in ("td", "th")]
+    assert len(strata) == sum(len(line) for s in sections for line in s.lines)
 
 
 def test_the_page_asks_for_nothing():
@@ -161,13 +162,13 @@ def test_the_page_asks_for_nothing():
     ("changes", "says"),
     [
         ({"outcome": "rounds"}, "without reaching its own stopping rule"),
-        ({"under_floor": ("g7",)}, "too small to be compared in any reweighing: 'g7'"),
+        ({"under_floor": ("g7",)}, "too small to be compared in any reweighting: 'g7'"),
         ({"events": ({"event": "dropped", "client": "north"},)}, "event dropped, client north"),
     ],
 )
 def test_weak_spots_are_named(changes, says):
-    told = card(replace(FITTED, **changes), CLIENTS, CERTIFIED)
-    assert any(says in point for point in told[5].points)
+    sections = card(replace(FITTED, **changes), CLIENTS, CERTIFIED)
+    assert any(says in point for point in sections[5].points)
 
 
 def test_rows_that_were_shown_and_small_groups_are_named():
@@ -176,25 +177,25 @@ def test_rows_that_were_shown_and_small_groups_are_named():
     shown = replace(FITTED, method=method(FITTED.method, centres="rows"))
     assert any(said in point for point in card(shown, CLIENTS, CERTIFIED)[5].points)
     few = dealt(small_table(150, 2), 2)
-    told = card(fit(few, "fl", positive="yes"), few, {"sex": "it was not asked for"})
-    assert any("fewer than 100 rows" in point for point in told[5].points)
-    assert "does not constrain" in told[5].points[0]
-    assert not any("were shown" in point for point in told[5].points)
-    assert told[4].says == ("There is none: it was not asked for",)
+    sections = card(fit(few, "fl", positive="yes"), few, {"sex": "it was not asked for"})
+    assert any("fewer than 100 rows" in point for point in sections[5].points)
+    assert "does not constrain" in sections[5].points[0]
+    assert not any("were shown" in point for point in sections[5].points)
+    assert sections[4].sentences == ("There is none: it was not asked for",)
 
 
 @pytest.mark.parametrize("intersections", [False, True])
 def test_several_features_have_a_section_each_or_one_of_their_intersections(intersections):
     table = small_table(600, 2)
     old = Column.of(np.where(table.numeric["age"] > 0, "old", "young"))
-    table = replace(table, sensitive_features={**table.sensitive_features, "band": old})
+    table = replace(table, sensitive_features={**table.sensitive_features, "one_bin": old})
     clients = dealt(table, 2)
-    recipe = method("fairfl", intersections=intersections, notion="equal_opportunity")
-    fitted = fit(clients, recipe, positive="yes", sensitive_features=("sex", "band"))
+    chosen_method = method("fairfl", intersections=intersections, metric="equal_opportunity")
+    fitted = fit(clients, chosen_method, positive="yes", sensitive_features=("sex", "one_bin"))
     made, reasons = certificates(fitted, clients)
-    names = ["sex & band"] if intersections else ["sex", "band"]
+    names = ["sex & bin"] if intersections else ["sex", "one_bin"]
     assert (list(made), reasons) == (names, {})
-    assert {one.notion for one in made.values()} == {"equal_opportunity"}
+    assert {one.metric for one in made.values()} == {"equal_opportunity"}
     sections = {s.title: s for s in card(fitted, clients, made)}
     assert [t for t in sections if t.startswith("Measured")] == [f"Measured, by {n}" for n in names]
     groups = [line[0] for line in sections[f"Measured, by {names[0]}"].lines[1:]]

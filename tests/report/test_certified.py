@@ -39,9 +39,9 @@ def flat(text):
 def test_the_four_places_of_a_fit_say_one_sentence(call, files, name):
     code, out, _ = call("fit", *files, *ROLES, "--method", name, "--run", "run")
     assert code == 0
-    told = json.loads(Path("run/certificate.json").read_text())
-    said = told["says"]
-    assert f"up to {told['worst_difference']:.4f}" in said
+    content = json.loads(Path("run/certificate.json").read_text())
+    said = content["sentence"]
+    assert f"up to {content['worst_difference']:.4f}" in said
     assert said in flat(out)
     assert said in flat(Path("model-card.md").read_text())
     assert said in flat(html.unescape(Path("model-card.html").read_text()))
@@ -50,7 +50,7 @@ def test_the_four_places_of_a_fit_say_one_sentence(call, files, name):
     assert said in texts(page)
     (method,) = page["studies"][0]["methods"]
     assert method["certified"] is None  # nothing is, on the rows of the fit
-    assert method["parts"]["estimable"][0]["difference"] == told["worst_difference"]
+    assert method["subgroups"]["estimable"][0]["difference"] == content["worst_difference"]
     code, out, _ = call("fit", *files, *ROLES, "--method", name, "--json")
     assert json.loads(out)["certificate"] == {"sex": said}
 
@@ -58,8 +58,8 @@ def test_the_four_places_of_a_fit_say_one_sentence(call, files, name):
 @pytest.mark.usefixtures("seeded_noise")
 def test_the_places_of_a_private_fit_say_one_sentence(call, files):
     assert call("schema", *files, *ROLES, "--outside", "clip", "--out", "agreed.json")[0] == 0
-    asked = ("--method", "fairfl", "--schema", "agreed.json", "--epsilon", "200")
-    code, out, err = call("fit", *files, *ROLES, *asked)
+    request = ("--method", "fairfl", "--schema", "agreed.json", "--epsilon", "200")
+    code, out, err = call("fit", *files, *ROLES, *request)
     assert code == 0, err
     fitted = SimpleNamespace(model=load_model("model.safetensors"), method=method("fairfl"))
     (made,) = certificates(fitted, {})[0].values()
@@ -69,37 +69,37 @@ def test_the_places_of_a_private_fit_say_one_sentence(call, files):
     assert said in flat(out)
     assert said in flat(Path("model-card.md").read_text())
     assert said in flat(html.unescape(Path("model-card.html").read_text()))
-    code, out, _ = call("fit", *files, *ROLES, *asked, "--force", "--json")  # the same answers
+    code, out, _ = call("fit", *files, *ROLES, *request, "--force", "--json")  # the same answers
     assert json.loads(out)["certificate"] == {"sex": said}
 
 
 def test_the_four_places_of_an_audit_say_one_sentence(call, files):
     assert call("fit", files[0], *ROLES, "--method", METHOD)[0] == 0
-    ask = ("audit", files[1], *ROLES, "--model", "model.safetensors", "--precision", 0.6)
-    code, out, _ = call(*ask)
+    send = ("audit", files[1], *ROLES, "--model", "model.safetensors", "--precision", 0.6)
+    code, out, _ = call(*send)
     assert code == 0
-    told = json.loads(Path("audit/certificate.json").read_text())
-    assert told["says"] in flat(out)
-    assert json.loads(call(*ask, "--json")[1])["says"] == told["says"]
+    content = json.loads(Path("audit/certificate.json").read_text())
+    assert content["sentence"] in flat(out)
+    assert json.loads(call(*send, "--json")[1])["sentence"] == content["sentence"]
     assert call("report", "audit")[0] == 0
     page = next(Path().rglob("report.html"))
-    assert told["says"] in texts(page_of(page))
+    assert content["sentence"] in texts(page_of(page))
     assert call("verify", "audit/certificate.json")[0] == 0
 
 
 def test_a_certificate_of_a_model_that_came_alone_says_so_and_is_consistent(call, files):
     assert call("fit", files[0], *ROLES, "--method", "fl")[0] == 0
     Path("model.trained-on.json").unlink()
-    ask = ("audit", files[1], *ROLES, "--model", "model.safetensors", "--precision", 0.6)
-    code, out, _ = call(*ask)
+    send = ("audit", files[1], *ROLES, "--model", "model.safetensors", "--precision", 0.6)
+    code, out, _ = call(*send)
     assert (code, flat(UNTOLD) in flat(out)) == (0, True)
     assert call("verify", "audit/certificate.json")[0] == 0
 
 
 def test_a_limit_that_is_kept_shows_as_kept_and_one_that_is_not_ends_with_its_own_code(call, files):
-    ask = ("fit", *files, *ROLES, "--precision", 0.9)
-    code, _, _ = call(*ask, "--limit", 0.97)
+    send = ("fit", *files, *ROLES, "--precision", 0.9)
+    code, _, _ = call(*send, "--limit", 0.97)
     card = Path("model-card.md").read_text()
     assert (code, "Kept: " in card, "Not known" in card) == (0, True, False)
-    assert call(*ask, "--limit", 0.01)[0] == 3
+    assert call(*send, "--limit", 0.01)[0] == 3
     assert Path("model-card.md").exists()

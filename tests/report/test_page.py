@@ -12,8 +12,8 @@ from agnosticfair.cli import main
 from agnosticfair.commands.rows import labelled
 from agnosticfair.data.decided import Decided
 from agnosticfair.data.table import Column
-from agnosticfair.mathematics import metrics
-from agnosticfair.mathematics.notions import NOTIONS, Notion
+from agnosticfair.mathematics import scoring
+from agnosticfair.mathematics.metrics import METRICS, Metric
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.report.explorer import counts
@@ -97,9 +97,9 @@ def mixed(page):
 
 
 def expected(rows, p, w):
-    right = metrics.positive_rate(1 - np.abs(rows.y - p), w)
-    rates = metrics.positive_rates(p, rows.s.codes, w)
-    return [right, metrics.risk_difference(p, rows.s.codes, w), *rates]
+    right = scoring.positive_rate(1 - np.abs(rows.y - p), w)
+    rates = scoring.positive_rates(p, rows.s.codes, w)
+    return [right, scoring.risk_difference(p, rows.s.codes, w), *rates]
 
 
 def test_numbers_in_the_page_are_those_of_the_rows(look, suite, tested):
@@ -190,18 +190,18 @@ def test_it_fits_the_screen_and_the_printer(look, suite, width):
 EVIL = "</script><img src=x onerror=alert(1)><b>&amp;"
 
 
-def page_of(rows, notion, name):
+def page_of(rows, metric, name):
     """A page of two studies, with ``name`` wherever a name can stand."""
     profile = [{"feature": f"{name}=1", "mean": 0.1, "worst_mean": 0.2, "shift": 1.0}]
     entry = {"name": name, "accuracy": 0.5, "difference": 0.5}
     entry |= {"outcome": name, "note": name, "worst_profile": profile, "worst_groups": {}}
     study = {"title": name, "kind": "audit", "headline": name, "rows": 3}
-    study["notion"] = asdict(NOTIONS[notion]) | {"quantity": name}
+    study["metric"] = asdict(METRICS[metric]) | {"quantity": name}
     study |= {"methods": [entry, entry | {"name": "b"}], "sentences": [name], "warnings": [name]}
     study |= {"rows_are": name, "set": name, "no_set": name, "status": name, "clients": []}
     glance = {"state": "kept", "sign": "✓", "answer": name, "tiles": [(name, name, name)]}
     study["glance"] = glance
-    study |= {"explorer": counts(rows, notion=notion), "configuration": {name: name}}
+    study |= {"explorer": counts(rows, metric=metric), "configuration": {name: name}}
     study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
     return report_page({"version": name, "title": name, "studies": [study, study], "live": False})
 
@@ -220,13 +220,13 @@ def test_markup_in_data_is_shown_as_text(look, tmp_path):
     assert EVIL in page.title()
 
 
-@pytest.mark.parametrize("notion", [*NOTIONS, "predictive_equality"])
-def test_the_explorer_knows_every_notion(look, tmp_path, notion, monkeypatch):
+@pytest.mark.parametrize("metric", [*METRICS, "predictive_equality"])
+def test_the_explorer_knows_every_metric(look, tmp_path, metric, monkeypatch):
     """Also one that was registered from outside: the page has its record, and no list of its own."""
-    monkeypatch.setitem(NOTIONS, "predictive_equality", Notion("predictive_equality", ((0,),), "x"))
+    monkeypatch.setitem(METRICS, "predictive_equality", Metric("predictive_equality", ((0,),), "x"))
     rows = decided()
     rows = replace(rows, decisions={"hard": rows.decisions["hard"]})
-    (tmp_path / "page.html").write_text(page_of(rows, notion, "hard"))
+    (tmp_path / "page.html").write_text(page_of(rows, metric, "hard"))
     page = look(url(tmp_path / "page.html"))
     table = counts(rows)
     weights = [np.ones(len(c["values"])) for c in table["columns"]]
@@ -234,7 +234,7 @@ def test_the_explorer_knows_every_notion(look, tmp_path, notion, monkeypatch):
     about = table["columns"][0]
     slide(page, about["name"], about["values"][1], 3.5)
     w = weights_of(rows, table, weights)
-    found = metrics.gap(notion, rows.y, rows.decisions["hard"], rows.s.codes, w)
+    found = scoring.gap(metric, rows.y, rows.decisions["hard"], rows.s.codes, w)
     assert mixed(page)["hard"][1] == pytest.approx(found, abs=1e-6)
 
 

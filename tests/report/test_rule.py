@@ -34,7 +34,7 @@ def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
     text, page = card_markdown(sections), card_html(sections)
     assert "never the feature itself" in text
     assert fitted.statements[-1].split(";")[0] in text
-    assert f"{0.01 * fitted.multipliers[0].price:.5f}" in text
+    assert f"{0.01 * fitted.multipliers[0].shadow_price:.5f}" in text
     assert "data:image/png" not in text
     assert len(re.findall('src="data:image/png;base64,', page)) == 2
     assert all('alt=""' not in tag for tag in re.findall("<img[^>]*>", page))

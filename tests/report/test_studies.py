@@ -18,9 +18,9 @@ from agnosticfair.commands.rows import labelled
 from agnosticfair.data.decided import read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.methods import method
-from agnosticfair.report.explorer import LEAST_SHARE, counts, values
+from agnosticfair.report.explorer import MIN_SHARE, counts, values
 from agnosticfair.report.live import serve
 from agnosticfair.report.page import as_text
 from agnosticfair.report.page import page_data as data
@@ -50,23 +50,26 @@ def test_counts_give_what_the_rows_give(seed):
     w = weights_of(rows, table, by_column)
     for name, p in rows.decisions.items():
         right, gap = at(table, by_column, name)
-        assert right == pytest.approx(metrics.positive_rate(1 - np.abs(rows.y - p), w), abs=1e-8)
-        assert gap == pytest.approx(metrics.risk_difference(p, rows.s.codes, w), abs=1e-8)
+        assert right == pytest.approx(scoring.positive_rate(1 - np.abs(rows.y - p), w), abs=1e-8)
+        assert gap == pytest.approx(scoring.risk_difference(p, rows.s.codes, w), abs=1e-8)
 
 
-def test_the_worst_corner_is_the_worst_of_all_parts():
+def test_the_worst_corner_is_the_worst_of_all_subgroups():
     rows = decided()
     table = counts(rows)
     columns = [values(rows.columns[c["name"]]) for c in table["columns"]]
     for name, p in rows.decisions.items():
         found = []
         for only in product(*((None, *range(len(c.categories))) for c in columns)):
-            part = np.ones(len(rows.y), bool)
+            subgroup = np.ones(len(rows.y), bool)
             for column, k in zip(columns, only, strict=True):
-                part &= True if k is None else column.codes == k
-            sizes = np.bincount(rows.s.codes[part], minlength=2)
-            if part.sum() >= table["least_rows"] and sizes.min() >= LEAST_SHARE * part.sum() > 0:
-                found.append((metrics.risk_difference(p[part], rows.s.codes[part]), only))
+                subgroup &= True if k is None else column.codes == k
+            sizes = np.bincount(rows.s.codes[subgroup], minlength=2)
+            if (
+                subgroup.sum() >= table["min_rows"]
+                and sizes.min() >= MIN_SHARE * subgroup.sum() > 0
+            ):
+                found.append((scoring.risk_difference(p[subgroup], rows.s.codes[subgroup]), only))
         worst = table["corners"][name]
         assert worst["difference"] == pytest.approx(max(found)[0], abs=1e-9)
         assert worst["tried"] == len(found)
@@ -94,9 +97,9 @@ def test_columns_to_mix_by_must_be_there():
 def test_rows_survive_their_file(tmp_path):
     rows = decided()
     (tmp_path / "rows.parquet").write_bytes(rows.to_bytes())
-    kept = read_decided(tmp_path / "rows.parquet")
-    assert counts(kept) == counts(rows)
-    assert kept.columns["age"].tolist() == rows.columns["age"].tolist()
+    decided_here = read_decided(tmp_path / "rows.parquet")
+    assert counts(decided_here) == counts(rows)
+    assert decided_here.columns["age"].tolist() == rows.columns["age"].tolist()
     (tmp_path / "rows.parquet").write_bytes(rows.to_bytes()[:-9])
     with pytest.raises(ModelError, match=r"rows\.parquet"):
         read_decided(tmp_path / "rows.parquet")
@@ -149,7 +152,7 @@ def test_a_fit_keeps_its_run_and_is_reported_on_test_rows(call, run):
         assert told["risk_difference"] == pytest.approx(shown["risk_difference"], abs=1e-12)
     certificate = json.loads((run / "certificate.json").read_text())
     assert study["methods"][0]["certified"] is None
-    assert certificate["says"] in study["sentences"]
+    assert certificate["sentence"] in study["sentences"]
     assert [c["name"] for c in study["explorer"]["columns"]] == ["age", "site", "job"]
     assert "Nothing is certified here. Measured on the rows of the fit" in study["no_set"]
     code, _, _ = call("report", run, "--test", "east.csv", "--mix", "job")
@@ -170,18 +173,18 @@ def test_weak_claims_are_warned_of(call, files):
     run = Path("run")
     assert call("fit", *files, *ROLES, "--method", "agnosticfair", "--run", "run")[0] == 0
     for name, changes in (
-        ("history.json", {"events": [{"event": "no answer", "client": "north"}], "parts": {}}),
+        ("history.json", {"events": [{"event": "no answer", "client": "north"}], "subgroups": {}}),
         ("certificate.json", {"notes": ["A note of the certificate."]}),
     ):
-        told = json.loads((run / name).read_text())
-        (run / name).write_text(json.dumps(told | changes))
-    told = " ".join(data([read_run(run)])["studies"][0]["warnings"])
+        content = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps(content | changes))
+    content = " ".join(data([read_run(run)])["studies"][0]["warnings"])
     for words in (
         "Replies were missing: event no answer, client north.",
         "A note of the certificate.",
         "trained on",
     ):
-        assert words in told
+        assert words in content
     (run / "certificate.json").write_text('{"says": "There is no certificate: north refused."}')
     study = data([read_run(run)])["studies"][0]
     assert "There is no certificate: north refused." in study["warnings"]
@@ -201,13 +204,13 @@ def test_two_fits_stand_side_by_side(call, run, files):
 
 def test_an_audit_is_reported(call, run, files):
     model = run / "model.safetensors"
-    asked = ("--target", "income", "--sensitive-features", "sex")
-    assert call("audit", files[0], *asked, "--model", model, "--keep-rows")[0] == 0
+    request = ("--target", "income", "--sensitive-features", "sex")
+    assert call("audit", files[0], *request, "--model", model, "--keep-rows")[0] == 0
     assert call("report", "audit", run)[0] == 0
     study, other = page_data("report.html")["studies"]
     certificate = json.loads(Path("audit/certificate.json").read_text())
     assert study["methods"][0]["certified"] == certificate["upper"]
-    assert study["methods"][0]["parts"]["counts"][0] == 1  # overall; no subgroup of so few rows
+    assert study["methods"][0]["subgroups"]["counts"][0] == 1  # overall; no subgroup of so few rows
     assert study["rows"] == 150
     right = next(c for c in study["clients"] if c["client"] == "all rows")["accuracy"]
     assert right == pytest.approx(certificate["accuracy"])
@@ -222,26 +225,26 @@ SEX_AND_TOWN = (
 )
 
 
-def test_any_notion_and_several_features_are_reported(call, files):
+def test_any_metric_and_several_features_are_reported(call, files):
     for k, path in enumerate(files):
         write(path, client_rows(k), town=lambda i, r: "xyz"[i % 3])
-    asked = (*SEX_AND_TOWN, "--notion", "equalized_odds", "--run", "run")
-    assert call("fit", *files, *asked)[0] == 0
+    request = (*SEX_AND_TOWN, "--metric", "equalized_odds", "--run", "run")
+    assert call("fit", *files, *request)[0] == 0
     certificate = json.loads(Path("run/certificate.json").read_text())
     shown = certificate["sensitive_feature"]
     assert {shown, *certificate["others"]} == {"sex", "town"}
     assert call("report", "run", "--test", files[0])[0] == 0
     (study,) = page_data("report.html")["studies"]
-    assert study["notion"]["quantity"] == "difference of true or false positive rates"
+    assert study["metric"]["quantity"] == "difference of true or false positive rates"
     assert study["explorer"]["sensitive_feature"] == shown
     assert any("By '" in text for text in study["warnings"])
     model, table = read_run(Path("run")).model, study["explorer"]
     rows = labelled(model, files[:1], "income", (shown,), None)["north"]
     y, p, s = rows.labels("yes"), model.predict(rows), rows.column(shown).codes
     assert study["methods"][0]["difference"] == pytest.approx(
-        metrics.gap("equalized_odds", y, p, s)
+        scoring.gap("equalized_odds", y, p, s)
     )
-    assert table["notion"]["name"] == "equalized_odds"
+    assert table["metric"]["name"] == "equalized_odds"
     assert call("report", "run")[0] == 0
     (alone,) = page_data("report.html")["studies"]
     assert alone["methods"][0]["difference"] == certificate["difference"]
@@ -260,10 +263,10 @@ def test_what_is_no_run_is_refused(call, run):
 
 
 def test_a_run_of_another_version_or_damaged_is_refused(call, run):
-    told = json.loads((run / "history.json").read_text())
+    content_here = json.loads((run / "history.json").read_text())
     for content, named in (
-        ({**told, "format": "agnosticfair-history-0"}, "'agnosticfair-history-0'"),
-        ({k: v for k, v in told.items() if k != "events"}, "KeyError: 'events'"),
+        ({**content_here, "format": "agnosticfair-history-0"}, "'agnosticfair-history-0'"),
+        ({k: v for k, v in content_here.items() if k != "events"}, "KeyError: 'events'"),
         ([1], "damaged, or not ours"),
     ):
         (run / "history.json").write_text(json.dumps(content))
@@ -339,15 +342,15 @@ def test_intersections_are_reported(call, files):
 
 def test_fits_in_folders_of_one_name_are_told_apart(call, run, files):
     call("fit", *files, *ROLES, "--method", "fairfl", "--tau", "0.5", "--run", "other/run")
-    asked = ("report", run, "other/run", run, "--test", files[0], "--out", "two.html")
-    assert call(*asked)[0] == 0
+    request = ("report", run, "other/run", run, "--test", files[0], "--out", "two.html")
+    assert call(*request)[0] == 0
     (study,) = page_data("two.html")["studies"]
     found = {m["name"]: m["accuracy"] for m in study["methods"]}
     assert [*found] == ["fairfl (run)", "fairfl (other/run)"] == [*study["explorer"]["positive"]]
     tables = {name: read_run(Path(name)).model for name in ("run", "other/run")}
     for name, model in tables.items():
         (rows,) = labelled(model, files[:1], "income", ("sex",), None).values()
-        right = metrics.accuracy(rows.labels("yes"), model.predict(rows))
+        right = scoring.accuracy(rows.labels("yes"), model.predict(rows))
         assert found[f"fairfl ({name})"] == pytest.approx(right)
 
 

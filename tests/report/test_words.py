@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from agnosticfair.mathematics.notions import PARITY
+from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.report.words import direction, glance, poor, scope_of, verdict
 
 
@@ -16,7 +16,7 @@ def study(measured, certified=None, limit=0.1, kind="audit"):
         "methods": [method],
         "kind": kind,
         "limit": limit,
-        "notion": asdict(PARITY),
+        "metric": asdict(PARITY),
         "rows_are": "test rows",
         "clients": [{"method": "m", "client": "all rows", "groups": rates}],
         "facts": {"base_rate": 0.25, "label_difference": 0.3},
@@ -43,7 +43,7 @@ def test_the_verdict_is_about_the_limit(given, state):
 def test_a_subgroup_over_the_limit_breaks_it():
     given = study(0.03)
     assert verdict(given)[0] == "unknown"
-    given["methods"][0]["parts"] = {"estimable": [{"difference": 0.16, "name": "job = cook"}]}
+    given["methods"][0]["subgroups"] = {"estimable": [{"difference": 0.16, "name": "job = cook"}]}
     assert verdict(given)[0] == "broken"
     assert "0.160 where job = cook" in verdict(given)[1]
 
@@ -71,16 +71,20 @@ def test_a_model_that_hardly_decides_is_told():
 
 
 def named(**changes):
-    part = {"name": "job = cook", "rows": 90, "difference": 0.05, "low": 0.0, "high": 0.25}
-    part |= {"ratio": 0.85, "ratio_low": 0.7, **changes}
-    return {"estimable": [part], "few": [], "certified": True, "counts": [1, 0], "ratio": None} | {
-        "overall": part
-    }
+    subgroup = {"name": "job = cook", "rows": 90, "difference": 0.05, "low": 0.0, "high": 0.25}
+    subgroup |= {"ratio": 0.85, "ratio_low": 0.7, **changes}
+    return {
+        "estimable": [subgroup],
+        "few": [],
+        "certified": True,
+        "counts": [1, 0],
+        "ratio": None,
+    } | {"overall": subgroup}
 
 
 def test_the_first_screen_says_what_was_asked_how_many_rows_would_do_and_the_worst_subgroup():
     given = study(0.05, 0.25, limit=0.15) | {"rows": 1000}
-    given["methods"][0] |= {"parts": named(), "confidence": 0.95, "accuracy": 0.8}
+    given["methods"][0] |= {"subgroups": named(), "confidence": 0.95, "accuracy": 0.8}
     shown = glance(given)
     assert shown.state == "unknown"
     assert shown.answer.startswith("Not enough rows")
@@ -96,7 +100,7 @@ def test_the_first_screen_says_what_was_asked_how_many_rows_would_do_and_the_wor
 )
 def test_the_first_screen_has_the_four_fifths_rule(ratio, low, said):
     given = study(0.05, 0.09)
-    given["methods"][0]["parts"] = named(ratio=ratio, ratio_low=low)
+    given["methods"][0]["subgroups"] = named(ratio=ratio, ratio_low=low)
     tiles = {label: value for label, value, _ in glance(given).tiles}
     assert tiles["Four-fifths rule"] == said
 
@@ -107,10 +111,10 @@ def test_without_a_limit_the_first_screen_says_so():
     assert shown.answer.startswith("No limit was asked for")
 
 
-def test_a_limit_on_everybody_is_not_said_to_be_one_on_subgroups():
+def test_a_limit_on_overall_is_not_said_to_be_one_on_subgroups():
     given = study(0.03)
-    part = {"difference": 0.16, "name": "job = cook", "rows": 9}
-    given["methods"][0] |= {"parts": named() | {"estimable": [part]}, "scope": "overall"}
+    subgroup = {"difference": 0.16, "name": "job = cook", "rows": 9}
+    given["methods"][0] |= {"subgroups": named() | {"estimable": [subgroup]}, "scope": "overall"}
     state, text = verdict(given)
     assert (state, "0.1 was asked for overall" in text) == ("broken", True)
     assert "every named subgroup" not in glance(given).tiles[0][2]

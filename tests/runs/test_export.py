@@ -45,10 +45,10 @@ def check_agreement(model, table, made):
     np.testing.assert_array_equal(prediction, labels[model.predict(table)])
 
 
-def test_bands_decide_as_the_model_does():
+def test_bins_decide_as_the_model_does():
     name, low, high = MODEL.encoding.numeric[0]
     edges = (low + 0.25 * (high - low), (low + high) / 2)
-    encoding = replace(MODEL.encoding, bands=((name, edges),))
+    encoding = replace(MODEL.encoding, bins=((name, edges),))
     w = np.concatenate([MODEL.w[:-1], [1.0, -2.0, 3.0], MODEL.w[-1:]])
     model = replace(MODEL, w=w, encoding=encoding)
     check_agreement(model, ROWS, to_onnx(model))

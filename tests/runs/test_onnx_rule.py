@@ -10,7 +10,7 @@ from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.basis import by_client, subpopulations
+from agnosticfair.mathematics.basis import by_client, subgroups
 from agnosticfair.methods import method
 from agnosticfair.runs.export import to_onnx
 
@@ -38,8 +38,8 @@ def check(model, table):
 @pytest.mark.parametrize("learner", ["linear", "additive", "trees"])
 def test_every_row_of_adult_is_decided_as_by_the_model(learner):
     adult = load_dataset("adult")
-    recipe = method("rule", learner=learner, tau=0.05)
-    model = fit({"all": adult.take(np.arange(3000))}, recipe, sensitive_features="sex").model
+    chosen_method = method("rule", learner=learner, tau=0.05)
+    model = fit({"all": adult.take(np.arange(3000))}, chosen_method, sensitive_features="sex").model
     assert model.rule.coefficients[:-1].any(), "subgroups matter"
     seen = np.all(
         [
@@ -60,16 +60,16 @@ def three_groups(n, seed):
 @pytest.mark.parametrize(
     ("rows", "changes"),
     [
-        (small_table(400, 1), {"notion": "equalized_odds"}),
+        (small_table(400, 1), {"metric": "equalized_odds"}),
         (three_groups(600, 2), {}),
-        (small_table(400, 1), {"basis": subpopulations(depth=3)}),
+        (small_table(400, 1), {"basis": subgroups(depth=3)}),
         (small_table(400, 1), {"costs": (1.0, 3.0), "positive_rate": (0.1, 0.3)}),
     ],
     ids=["labels", "three groups", "three values", "costs"],
 )
 def test_every_kind_of_rule_decides_as_the_model_does(rows, changes):
-    recipe = method("rule", learner="linear", tau=0.02, min_people=2, **changes)
-    model = fit(dealt(rows, 2), recipe).model
+    chosen_method = method("rule", learner="linear", tau=0.02, min_people=2, **changes)
+    model = fit(dealt(rows, 2), chosen_method).model
     A = np.random.default_rng(0).normal(size=model.rule.coefficients.shape) / 8
     check(replace(model, rule=replace(model.rule, coefficients=A)), rows)
 
@@ -91,8 +91,8 @@ def test_a_column_that_names_subgroups_and_is_no_feature_is_an_input():
     rows = small_table(400, 3)
     other = Column.of(np.random.default_rng(1).choice(["n", "s"], len(rows)))
     rows = replace(rows, other={**rows.other, "region": other})
-    recipe = method("rule", learner="linear", tau=0.02, min_people=2, parts_by="region")
-    model = fit(dealt(rows, 2), recipe).model
+    chosen_method = method("rule", learner="linear", tau=0.02, min_people=2, subgroups_by="region")
+    model = fit(dealt(rows, 2), chosen_method).model
     A = np.random.default_rng(0).normal(size=model.rule.coefficients.shape) / 8
     check(replace(model, rule=replace(model.rule, coefficients=A)), rows)
 
@@ -107,9 +107,9 @@ def test_what_a_graph_cannot_know_is_refused():
     worst = replace(made.rule, weights=np.ones(len(made.rule.coefficients)))
     with pytest.raises(SettingsError, match="has no ONNX graph: use its model file"):
         to_onnx(replace(made, rule=worst))
-    recipe = method("rule", learner="linear", min_people=2, parts_by="site")
+    chosen_method = method("rule", learner="linear", min_people=2, subgroups_by="site")
     with pytest.raises(SettingsError, match="subgroups by site"):
-        to_onnx(fit(dealt(rows, 2), recipe).model)
-    recipe = method("rule", learner="linear", basis=by_client())
+        to_onnx(fit(dealt(rows, 2), chosen_method).model)
+    chosen_method = method("rule", learner="linear", basis=by_client())
     with pytest.raises(SettingsError, match="over kernels or clients"):
-        to_onnx(fit(dealt(rows, 2), recipe).model)
+        to_onnx(fit(dealt(rows, 2), chosen_method).model)

@@ -9,7 +9,7 @@ from helpers import dealt, small_table
 
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
-from agnosticfair.runs.ruled import COLUMNS, MOST, about
+from agnosticfair.runs.ruled import COLUMNS, MAX_COLUMNS_SHOWN, about
 
 CLIENTS = dealt(small_table(600, 1), 2)
 TABLES = [*CLIENTS.values()]
@@ -29,14 +29,14 @@ def test_a_method_without_a_rule_has_nothing_to_show():
 
 
 def test_it_is_json_and_names_what_costs_most(additive):
-    told = json.loads(json.dumps(about(additive, TABLES)))
-    assert told["learner"] == "additive"
-    assert len(told["multipliers"]) <= MOST
-    assert told["limited"] == len(additive.multipliers)
-    assert told["statements"] == [*additive.statements]
-    count, off = told["calibrated"]
+    content = json.loads(json.dumps(about(additive, TABLES)))
+    assert content["learner"] == "additive"
+    assert len(content["multipliers"]) <= MAX_COLUMNS_SHOWN
+    assert content["limited"] == len(additive.multipliers)
+    assert content["statements"] == [*additive.statements]
+    count, off = content["calibrated"]
     assert count == len(additive.calibration) >= off
-    worst = [abs(entry["z"]) for entry in told["calibration"]]
+    worst = [abs(entry["z"]) for entry in content["calibration"]]
     assert worst == sorted(worst, reverse=True)
 
 

@@ -26,7 +26,7 @@ def test_a_function_of_ones_own_hears_every_round():
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_recipe_can_be_told(name):
+def test_every_method_can_be_told(name):
     told = parameters(METHODS[name], rows={"north": 3})
     assert told["name"] == name
     assert told["rows.north"] == "3"
@@ -62,10 +62,10 @@ def test_the_command_fills_a_store_on_disk(call, files):
     from mlflow.tracking import MlflowClient
 
     store = f"sqlite:///{files[0].parent.resolve()}/runs.db"
-    asked = (*ROLES, "--method", "fairfl", "--track", f"mlflow:{store}", "--run", "run")
-    code, _, err = call("fit", *files, *asked)
+    request = (*ROLES, "--method", "fairfl", "--track", f"mlflow:{store}", "--run", "run")
+    code, _, err = call("fit", *files, *request)
     assert code == 0, err
-    assert call("fit", *files, *asked, "--max-rounds", 1, "--strict")[0] == 2
+    assert call("fit", *files, *request, "--max-rounds", 1, "--strict")[0] == 2
     client = MlflowClient(tracking_uri=store)
     place = client.get_experiment_by_name("agnosticfair").experiment_id
     failed, run = client.search_runs([place], order_by=["attributes.start_time DESC"])
@@ -87,7 +87,7 @@ def test_a_store_that_fails_for_a_while_does_not_end_a_fit(tmp_path, monkeypatch
     from mlflow.exceptions import MlflowException
     from mlflow.tracking import MlflowClient
 
-    def fail(*asked, **named):
+    def fail(*one_request, **named):
         raise MlflowException("no answer")
 
     with mlflow_run(f"sqlite:///{tmp_path}/runs.db") as track:

@@ -10,13 +10,13 @@ from agnosticfair import load_dataset
 from agnosticfair.data import files, stream
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import FederationError, SettingsError
-from agnosticfair.federation import asking, census_of_all, fit, in_process, summaries
+from agnosticfair.federation import coordinator_for, fit, in_process, statistics_of_all, summaries
 from agnosticfair.learners.estimates import predict as heads_by
 from agnosticfair.learners.heads import heads
 from agnosticfair.learners.trees import predict
 from agnosticfair.mathematics.boosting import Boosting
 from agnosticfair.methods import method
-from agnosticfair.private import private_recipe
+from agnosticfair.private import private_method
 from agnosticfair.protocol.faults import policy
 from agnosticfair.protocol.messages import Broadcast, pack, unpack
 from agnosticfair.server import boosted, checkpoints, solvers
@@ -31,18 +31,22 @@ def split_up(table, clients, seed=0):
 
 
 def begun(tables, secure=False, settings=SMALL, folds=2):
-    asker = asking(in_process(tables), policy("stop"), None, secure)
-    census = census_of_all(asker, summaries(asker))
-    made = plan(method("rule", learner="trees"), census, asker.keys)
-    return asker, made, boosted.begun(made, heads(made.task.sensitive_features), 0, folds, settings)
+    coordinator = coordinator_for(in_process(tables), policy("stop"), None, secure)
+    statistics = statistics_of_all(coordinator, summaries(coordinator))
+    one_plan = plan(method("rule", learner="trees"), statistics, coordinator.keys)
+    return (
+        coordinator,
+        one_plan,
+        boosted.begun(one_plan, heads(one_plan.task.sensitive_features), 0, folds, settings),
+    )
 
 
 def grown(tables, secure=False, settings=SMALL, folds=2, wire=False):
-    asker, made, state = begun(tables, secure, settings, folds)
+    coordinator, made, state = begun(tables, secure, settings, folds)
     while state.outcome == "running":
-        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
-        asked = unpack(pack(asked)) if wire else asked
-        state = boosted.step(state, asker.total(asked))
+        request = Broadcast(state.round + 1, made.task, boosted.request(state))
+        request = unpack(pack(request)) if wire else request
+        state = boosted.step(state, coordinator.total(request))
     return boosted.estimates_of(state, made), made, state
 
 
@@ -78,23 +82,23 @@ def test_requests_survive_the_wire(adult, pooled):
 def test_clients_need_no_memory(adult, pooled):
     """Each request goes to clients that know nothing but their rows."""
     tables = split_up(adult, 2)
-    asker, made, state = begun(tables)
+    coordinator, made, state = begun(tables)
     while state.outcome == "running":
-        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
-        asker = asking(in_process(tables), policy("stop"), None, False, None)
-        state = boosted.step(state, asker.total(asked))
+        request = Broadcast(state.round + 1, made.task, boosted.request(state))
+        coordinator = coordinator_for(in_process(tables), policy("stop"), None, False, None)
+        state = boosted.step(state, coordinator.total(request))
     same(boosted.estimates_of(state, made).arrays, pooled)
 
 
 def test_a_checkpoint_in_the_middle_of_a_tree_changes_nothing(adult, pooled, tmp_path):
-    asker, made, state = begun({"all": adult})
+    coordinator, made, state = begun({"all": adult})
     while state.outcome == "running":
         if state.round % 5 == 4:
-            kept = solvers.SolverState(made, state, "trees")
-            checkpoints.save(tmp_path / str(state.round), {}, kept, [])
+            solver_state = solvers.SolverState(made, state, "trees")
+            checkpoints.save(tmp_path / str(state.round), {}, solver_state, [])
             state = checkpoints.load(tmp_path / str(state.round), {})[0].inner
-        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
-        state = boosted.step(state, asker.total(asked))
+        request = Broadcast(state.round + 1, made.task, boosted.request(state))
+        state = boosted.step(state, coordinator.total(request))
     same(boosted.estimates_of(state, made).arrays, pooled)
 
 
@@ -137,14 +141,14 @@ def test_trees_beat_the_base_rate_on_rows_that_no_model_saw():
 
 
 def test_a_damaged_request_is_refused_in_a_sentence(adult):
-    asker, made, state = begun({"all": adult})
+    coordinator, made, state = begun({"all": adult})
     while state.growth is None:
-        asked = Broadcast(state.round + 1, made.task, boosted.question(state))
-        state = boosted.step(state, asker.total(asked))
-    asked = boosted.question(state)
-    for wrong in ({"count": np.array([[99.0, 0.0]])}, {"forests": asked.forests[:-3]}):
+        request = Broadcast(state.round + 1, made.task, boosted.request(state))
+        state = boosted.step(state, coordinator.total(request))
+    request = boosted.request(state)
+    for wrong in ({"count": np.array([[99.0, 0.0]])}, {"forests": request.forests[:-3]}):
         with pytest.raises(Exception, match="level of trees is damaged"):
-            asker.total(Broadcast(9, made.task, replace(asked, **wrong)))
+            coordinator.total(Broadcast(9, made.task, replace(request, **wrong)))
 
 
 def test_streamed_rows_give_the_same_trees(tmp_path, monkeypatch):
@@ -168,22 +172,22 @@ def test_rows_that_are_all_alike_need_no_folds():
 
 def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
     _, made, state = begun({"all": adult})
-    asked = Broadcast(1, made.task, boosted.question(boosted.largest(state)))
-    assert asked.shapes["hist"][1] == sum(boosted.largest(state).growth.bins.sizes)
+    request = Broadcast(1, made.task, boosted.request(boosted.largest(state)))
+    assert request.shapes["hist"][1] == sum(boosted.largest(state).growth.bins.sizes)
     _, _, ended = grown({"all": adult})
-    assert ended.growth.parents.shape[1] <= asked.shapes["hist"][1]
-    assert len(pack(asked)) > len(pack(Broadcast(1, made.task, boosted.question(ended))))
+    assert ended.growth.parents.shape[1] <= request.shapes["hist"][1]
+    assert len(pack(request)) > len(pack(Broadcast(1, made.task, boosted.request(ended))))
 
 
 def test_noise_is_refused_with_a_reason():
     with pytest.raises(SettingsError, match="it has no learner as given"):
-        private_recipe(method("rule", learner="trees"))
+        private_method(method("rule", learner="trees"))
 
 
 def test_fl_learns_by_trees_alone(adult):
-    made = fit(split_up(adult, 2), method("fl", learner="trees"))
-    assert made.model.estimates.kind == "trees"
-    assert made.model.estimates.folds == 0
+    fitted = fit(split_up(adult, 2), method("fl", learner="trees"))
+    assert fitted.model.estimates.kind == "trees"
+    assert fitted.model.estimates.folds == 0
 
 
 def test_a_monotone_column_moves_the_label_one_way_and_groups_freely(adult):

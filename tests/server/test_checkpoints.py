@@ -12,7 +12,7 @@ from agnosticfair.server import checkpoints
 
 ROWS = small_table(300, 3)
 TABLES = dealt(ROWS, 3)
-ODDS = method("agnosticfair", notion="equalized_odds", centres="kmeans", kernels=20)
+ODDS = method("agnosticfair", metric="equalized_odds", centres="kmeans", kernels=20)
 LEARNER = Method("learner", rule=Rule("additive"))
 RULE = method("rule", learner="additive", tau=0.05)
 METHODS = ("agnosticfair", "agnosticfair-printed", "qffl", ODDS, LEARNER, RULE)
@@ -95,9 +95,9 @@ def test_a_checkpoint_that_was_cut_short_is_damaged(tmp_path):
 )
 def test_a_checkpoint_of_another_run_is_refused(changes, said, tmp_path):
     killed(tmp_path, 1)
-    asked = {"clients": TABLES, "method": "fairfl", "positive": "yes", "checkpoint": tmp_path}
+    request = {"clients": TABLES, "method": "fairfl", "positive": "yes", "checkpoint": tmp_path}
     with pytest.raises(SettingsError, match=said):
-        fit(**(asked | changes))
+        fit(**(request | changes))
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):

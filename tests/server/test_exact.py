@@ -9,14 +9,14 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.fairness import Surrogate, worst_covariance_cuts
-from agnosticfair.mathematics.metrics import accuracy, risk_difference
+from agnosticfair.mathematics.scoring import accuracy, risk_difference
 from agnosticfair.methods import Fairness, Method, method
 
 
 def fitted(adult: Table, clients: int):
     split = adult_split(adult, clients)
-    recipe = method("agnosticfair", tau=0.11, centres="rows")
-    return split, fit(split.train, recipe, positive=">50K", strict=True)
+    chosen_method = method("agnosticfair", tau=0.11, centres="rows")
+    return split, fit(split.train, chosen_method, positive=">50K", strict=True)
 
 
 @pytest.mark.slow
@@ -32,9 +32,9 @@ def test_few_rounds_and_one_model_for_any_number_of_clients(adult):
 
 @pytest.mark.slow
 def test_a_loss_with_an_adversary_and_a_limit_on_decisions_go_together(adult):
-    made = fit(adult_split(adult).train, "agnosticfair-b", positive=">50K", strict=True)
-    assert made.trained_difference <= 0.02 + 0.002
-    assert made.history[-1]["accuracy"] > 0.8
+    fitted = fit(adult_split(adult).train, "agnosticfair-b", positive=">50K", strict=True)
+    assert fitted.trained_difference <= 0.02 + 0.002
+    assert fitted.history[-1]["accuracy"] > 0.8
 
 
 def test_robust_is_fairer_where_uniform_fairness_is_not(adult):
@@ -53,8 +53,8 @@ def test_the_covariance_surrogate_is_held_over_the_whole_set():
     from helpers import dealt, small_table
 
     rows = small_table(400, 6)
-    recipe = Method("c", fairness=Fairness(0.03, Surrogate("covariance"), gaussian(20), 5.0))
-    result = fit(dealt(rows, 2), recipe, positive="yes")
+    method = Method("c", fairness=Fairness(0.03, Surrogate("covariance"), gaussian(20), 5.0))
+    result = fit(dealt(rows, 2), method, positive="yes")
     assert result.converged
     assert result.worst_surrogate <= 0.03 + 1e-5
 

@@ -8,8 +8,8 @@ from helpers import dealt, small_table, streamed
 from sklearn.linear_model import LogisticRegression
 
 from agnosticfair.data import files
-from agnosticfair.data.census import take_census
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
@@ -26,13 +26,13 @@ PLAIN = Method("plain", rule=Rule("additive"))
 
 @pytest.mark.parametrize("learner", ["additive", "linear"])
 def test_it_is_scikit_learn_s_logistic_regression(learner):
-    made = fit(dealt(ROWS, 3), Method("plain", rule=Rule(learner)), positive="yes")
-    assert (made.outcome, made.learner) == ("converged", learner)
-    X = encode(made.model.encoding, ROWS)
-    own = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X, ROWS.labels("yes"))
-    found = made.model.probabilities(ROWS)
-    np.testing.assert_allclose(found, own.predict_proba(X)[:, 1], atol=2e-3)
-    assert made.rounds <= 10
+    fitted_here = fit(dealt(ROWS, 3), Method("plain", rule=Rule(learner)), positive="yes")
+    assert (fitted_here.outcome, fitted_here.learner) == ("converged", learner)
+    X = encode(fitted_here.model.encoding, ROWS)
+    fitted = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X, ROWS.labels("yes"))
+    probability = fitted_here.model.probabilities(ROWS)
+    np.testing.assert_allclose(probability, fitted.predict_proba(X)[:, 1], atol=2e-3)
+    assert fitted_here.rounds <= 10
 
 
 def test_fold_models_are_logistic_regressions_of_other_folds():
@@ -43,20 +43,24 @@ def test_fold_models_are_logistic_regressions_of_other_folds():
     estimates, encoding = made
     fold = folds_by_features(ROWS, 5)
     X, y = encode(encoding, ROWS), ROWS.labels("yes")
-    found = out_of_fold(estimates, encoding, ROWS)
+    predictions = out_of_fold(estimates, encoding, ROWS)
     for f in range(5):
-        own = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(X[fold != f], y[fold != f])
-        true = own.predict_proba(X[fold == f])[:, 1]
-        np.testing.assert_allclose(found[0, fold == f], true, atol=5e-3)
+        fitted = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(
+            X[fold != f], y[fold != f]
+        )
+        true = fitted.predict_proba(X[fold == f])[:, 1]
+        np.testing.assert_allclose(predictions[0, fold == f], true, atol=5e-3)
 
 
 def fitted_estimates() -> tuple[Estimates, object]:
     """What the last round of a fit knows, folds included."""
-    from agnosticfair.federation import FitRequest, _until_answered, asking, in_process
+    from agnosticfair.federation import FitArguments, _until_answered, coordinator_for, in_process
     from agnosticfair.protocol.faults import policy
 
-    asker = asking(in_process({"a": ROWS}), policy("stop"), None, False, None)
-    state = _until_answered(asker, FitRequest(PLAIN, None, "yes", 0, True, None, None, None), None)
+    coordinator = coordinator_for(in_process({"a": ROWS}), policy("stop"), None, False, None)
+    state = _until_answered(
+        coordinator, FitArguments(PLAIN, None, "yes", 0, True, None, None, None), None
+    )
     return state.plan.task.estimates, state.plan.task.encoding
 
 
@@ -82,20 +86,20 @@ def test_rows_that_are_there_twice_weigh_two():
 
 def test_few_distinct_rows_are_judged_by_the_one_model():
     coarse = replace(ROWS, numeric={})
-    made = fit({"a": replace(coarse, categorical={"job": ROWS.categorical["job"]})}, PLAIN)
-    assert made.converged
+    fitted = fit({"a": replace(coarse, categorical={"job": ROWS.categorical["job"]})}, PLAIN)
+    assert fitted.converged
     rates = [ROWS.labels("yes")[ROWS.categorical["job"].codes == k].mean() for k in range(3)]
     for k, rate in enumerate(rates):
-        own = made.model.probabilities(coarse)[ROWS.categorical["job"].codes == k]
+        own = fitted.model.probabilities(coarse)[ROWS.categorical["job"].codes == k]
         np.testing.assert_allclose(own, rate, atol=0.01)
 
 
 def test_a_given_probability_is_taken_as_it_is():
     p = np.random.default_rng(0).random(len(ROWS))
     table = replace(ROWS, numeric={**ROWS.numeric, "score": p})
-    made = fit(dealt(table, 2), Method("plain", rule=Rule(probability="score")), positive="yes")
-    assert (made.learner, made.rounds) == ("given", 0)
-    np.testing.assert_allclose(made.model.probabilities(table), p, atol=1e-6)
+    fitted = fit(dealt(table, 2), Method("plain", rule=Rule(probability="score")), positive="yes")
+    assert (fitted.learner, fitted.rounds) == ("given", 0)
+    np.testing.assert_allclose(fitted.model.probabilities(table), p, atol=1e-6)
     bad = replace(table, numeric={**table.numeric, "score": 2 * p})
     with pytest.raises(SettingsError, match="from 0 to 1, not scores or percentages"):
         fit({"a": bad}, Method("plain", rule=Rule(probability="score")), positive="yes")
@@ -122,26 +126,26 @@ def test_costs_move_the_decision_and_not_the_probability():
 def test_a_separable_label_does_not_diverge():
     y = (ROWS.numeric["age"] > 0).astype(np.int32)
     table = replace(ROWS, target=Column(y, ("no", "yes")))
-    made = fit({"a": table}, PLAIN, positive="yes")
-    assert made.converged
-    assert np.mean(made.model.predict(table) == y) > 0.9
+    fitted = fit({"a": table}, PLAIN, positive="yes")
+    assert fitted.converged
+    assert np.mean(fitted.model.predict(table) == y) > 0.9
 
 
 def test_calibration_is_observed_less_expected():
-    made = fit({"a": ROWS}, PLAIN, positive="yes")
-    (only,) = made.calibration
+    fitted = fit({"a": ROWS}, PLAIN, positive="yes")
+    (only,) = fitted.calibration
     assert (only.subgroup, only.head) == ("overall", "label")
     assert abs(only.z) < 1
 
 
 def test_heads_follow_the_fairness_metric():
-    census = take_census(ROWS, "rows")
-    odds = Method("m", fairness=Fairness(notion="equalized_odds"), rule=Rule())
-    names = [h.name for h in trainers.heads_of(plan(odds, census, ("a",), positive="yes"))]
+    statistics = summary_statistics(ROWS, "rows")
+    odds = Method("m", fairness=Fairness(metric="equalized_odds"), rule=Rule())
+    names = [h.name for h in trainers.heads_of(plan(odds, statistics, ("a",), positive="yes"))]
     assert names == ["label", "group:g1|0", "group:g1|1"]
-    bounded = Method("m", fairness=Fairness(0.5, notion="bounded_group_loss"), rule=Rule())
+    bounded = Method("m", fairness=Fairness(0.5, metric="bounded_group_loss"), rule=Rule())
     with pytest.raises(SettingsError, match="take 'fairfl'"):
-        trainers.heads_of(plan(bounded, census, ("a",), positive="yes"))
+        trainers.heads_of(plan(bounded, statistics, ("a",), positive="yes"))
 
 
 def test_a_learner_that_is_not_there_is_a_sentence():
@@ -150,10 +154,10 @@ def test_a_learner_that_is_not_there_is_a_sentence():
 
 
 def test_the_hessian_is_sent_only_while_it_helps():
-    made = fit({"a": ROWS}, PLAIN, positive="yes")
-    small = [entry["decrement"] < learning.REFRESH for entry in made.history]
+    fitted = fit({"a": ROWS}, PLAIN, positive="yes")
+    small = [entry["decrement"] < learning.REFRESH for entry in fitted.history]
     assert small[-1]
-    assert made.bytes_per_round < 8 * 6 * (made.model.encoding.width + 1) * 2 + 1000
+    assert fitted.bytes_per_round < 8 * 6 * (fitted.model.encoding.width + 1) * 2 + 1000
 
 
 def test_wide_rows_send_a_diagonal_and_learn_the_same(monkeypatch):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import question_of, small_table
+from helpers import request_of, small_table
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
@@ -12,21 +12,21 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import method
-from agnosticfair.protocol.questions import Trials
+from agnosticfair.protocol.requests import Trials
 from agnosticfair.server import trying
 
-RECIPE = replace(method("agnosticfair", kernels=6, sigma=0.9), basis=gaussian(4, 0.9))
+METHOD = replace(method("agnosticfair", kernels=6, sigma=0.9), basis=gaussian(4, 0.9))
 
 
 def test_a_trial_has_the_bits_of_its_own_round():
     rows = replace(small_table(700), weights=np.random.default_rng(1).integers(1, 4, 700) / 2)
     client = Client("a", rows)
-    asked = question_of([client], RECIPE)
-    W = np.random.default_rng(2).normal(size=(5, len(asked.asked.w)))
-    found = answer(client, "trials", replace(asked, asked=Trials(W))).sums
-    assert {k: np.shape(v) for k, v in found.items()} == Trials(W).shapes(asked.task)
+    request = request_of([client], METHOD)
+    W = np.random.default_rng(2).normal(size=(5, len(request.request.w)))
+    found = answer(client, "trials", replace(request, request=Trials(W))).sums
+    assert {k: np.shape(v) for k, v in found.items()} == Trials(W).shapes(request.task)
     for t, w in enumerate(W):
-        own = answer(client, "sums", replace(asked, asked=replace(asked.asked, w=w))).sums
+        own = answer(client, "sums", replace(request, request=replace(request.request, w=w))).sums
         for name, value in found.items():
             np.testing.assert_array_equal(value[t], own[name], err_msg=name)
 
@@ -83,9 +83,9 @@ def test_labels_without_a_pattern_end_in_one_answer_and_say_so():
     rng = np.random.default_rng(0)
     rows = small_table(600, 3)
     few = replace(rows.target, codes=(rng.uniform(size=600) < 0.15).astype(rows.target.codes.dtype))
-    made = fit({"a": replace(rows, target=few)}, method("fairfl", tau=0.05), positive="yes")
-    assert made.nearly_constant
-    assert made.collapsed.startswith("tau 0.05 was kept by nearly one answer for everybody")
+    fitted = fit({"a": replace(rows, target=few)}, method("fairfl", tau=0.05), positive="yes")
+    assert fitted.nearly_constant
+    assert fitted.collapsed.startswith("tau 0.05 was kept by nearly one answer for everybody")
 
 
 @pytest.mark.parametrize("tau", [np.inf, -0.1, np.nan, 0.0])

@@ -38,7 +38,7 @@ def test_deploy_init_writes_no_more_consent_than_the_run_needs(tmp_path):
         own = policy_of(site_of(read_site(written(tmp_path / name, method=name)).config))
         consents = (own.shows_rows, own.shares_site_totals, own.shares_cluster_means)
         assert consents == (False, bool(given), False)
-        assert (own.least_rows, own.sites, own.masks) == (10, ("north", "south"), True)
+        assert (own.min_rows, own.sites, own.masks) == (10, ("north", "south"), True)
     means = policy_of(site_of(read_site(written(tmp_path / "k", method="agnosticfair")).config))
     assert means.shares_cluster_means
 
@@ -85,9 +85,9 @@ def test_a_policy_that_makes_no_sense_is_refused(tmp_path, changes, said):
 def test_a_refusal_travels_without_its_cause():
     import pickle
 
-    made = Refused("north", "column 'job'")
-    assert str(made) == str(Refused("north", "another cause"))
-    assert pickle.loads(pickle.dumps(made)).detail == ""
+    refused = Refused("north", "column 'job'")
+    assert str(refused) == str(Refused("north", "another cause"))
+    assert pickle.loads(pickle.dumps(refused)).detail == ""
 
 
 def test_rare_values_are_one_value():

@@ -23,9 +23,9 @@ from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.binning import Binning, declared
-from agnosticfair.data.census import Census, take_census
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
+from agnosticfair.data.summary import SummaryStatistics, summary_statistics
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit
@@ -46,18 +46,18 @@ from agnosticfair.protocol.estimates import Calibration, Learn, SubgroupMasses
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.questions import (
+from agnosticfair.protocol.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateGradients,
     PrivateHeads,
     PrivateMoments,
     PrivateRates,
-    PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite
-from agnosticfair.protocol.program import asked as asked_points
-from agnosticfair.protocol.questions import (
+from agnosticfair.protocol.program import sums_request as asked_points
+from agnosticfair.protocol.requests import (
     UNCOUNTED,
     Centres,
     Clusters,
@@ -65,15 +65,15 @@ from agnosticfair.protocol.questions import (
     Decisions,
     Histograms,
     Moments,
-    Named,
     Outline,
-    PartCounts,
-    PartDecisions,
+    SubgroupCounts,
+    SubgroupDecisions,
+    SubgroupSet,
     Sums,
     Trials,
 )
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
-from agnosticfair.protocol.trees import Cells
+from agnosticfair.protocol.trees import FineCounts
 from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
 from agnosticfair.site.guard import Quiet, guarded
@@ -81,7 +81,7 @@ from agnosticfair.site.policy import SitePolicy
 
 
 def sums_at(task, w=None):
-    D, G = task.encoding.width + 1, task.cells
+    D, G = task.encoding.width + 1, task.strata
     M, F = (
         len(task.clients) if b.kind == "by_client" else 1 for b in (task.basis, task.fair_basis)
     )
@@ -89,9 +89,9 @@ def sums_at(task, w=None):
     return Sums(Surrogate(), 0.5, w, np.ones(M), np.zeros((G, F + 1)))
 
 
-def axes(*found, parts=()):
-    rows = np.array(parts, float) if len(parts) else np.zeros((0, 3, 2))
-    return Named(tuple(found), rows)
+def axes(*found, subgroups=()):
+    rows = np.array(subgroups, float) if len(subgroups) else np.zeros((0, 3, 2))
+    return SubgroupSet(tuple(found), rows)
 
 
 @pytest.fixture
@@ -122,7 +122,10 @@ def test_an_outline_of_a_fold_of_one_row_is_that_row(without):
         found = without.one(
             "north", "outline", Broadcast(0, replace(UNCOUNTED, fold=fold), Outline())
         )
-        if isinstance(found, Census) and found.numeric["age"][0] == found.numeric["age"][1]:
+        if (
+            isinstance(found, SummaryStatistics)
+            and found.numeric["age"][0] == found.numeric["age"][1]
+        ):
             read.append(found.numeric)
     assert read == []
     half = Broadcast(0, replace(UNCOUNTED, fold=Fold(0, 2, 0)), Outline())
@@ -139,11 +142,11 @@ def test_sums_of_a_fold_that_is_not_agreed_on(town, fold):
 
 def test_the_agreed_folds_are_answered_and_their_groups_have_enough_rows(tmp_path):
     town = Town(tmp_path / "town")
-    town.asker.fold = Fold(1, 2, 0)
+    town.coordinator.fold = Fold(1, 2, 0)
     assert town.task().n < len(ROWS)
-    few = Town(tmp_path / "few", own={"least-rows": 25})
-    few.asker.fold = Fold(1, 2, 0)
-    few.config["north"]["least-rows"] = 25
+    few = Town(tmp_path / "few", own={"min-rows": 25})
+    few.coordinator.fold = Fold(1, 2, 0)
+    few.config["north"]["min-rows"] = 25
     with pytest.raises(FederationError, match="does not answer this request"):
         few.task()
 
@@ -152,40 +155,40 @@ def test_the_folds_by_which_learners_judge_have_enough_rows_of_every_group(tmp_p
     """A model of one fold's complement at a steep point, and the loss of the fold itself: sums over its rows alone.
     Groups have some 300 rows here, 60 in a fifth, and 30 in a fifth of a half."""
     rows = rows_of(dealt(small_table(1200, 5), 2).values())
-    town = Town(tmp_path / "town", rows, least_rows=40)
-    few = Town(tmp_path / "few", rows, least_rows=100)
+    town = Town(tmp_path / "town", rows, min_rows=40)
+    few = Town(tmp_path / "few", rows, min_rows=100)
     w = np.zeros((6, len(HEADS), WIDE))
-    banded = {"encoding": replace(town.task().encoding, bands=BANDED.bands)}
-    estimated = {**banded, "estimates": linear_estimates(folds=5)}
-    for number, (asked, changes) in enumerate(
+    binned = {"encoding": replace(town.task().encoding, bins=BINNED.bins)}
+    estimated = {**binned, "estimates": linear_estimates(folds=5)}
+    for number, (request, changes) in enumerate(
         (
-            (Learn(HEADS, 5, 0, False, w), banded),
-            (level_of(5), banded),
+            (Learn(HEADS, 5, 0, False, w), binned),
+            (level_of(5), binned),
             (Calibration(), estimated),
             (program_at(), estimated),
         )
     ):
         task = town.task(**changes)
-        assert town.total(asked, task), asked.step
-        assert few.said(asked.step, Broadcast(1, task, asked)) == refusal()
-        half = Town(tmp_path / f"half{number}", rows, least_rows=40)
-        halved = Broadcast(1, replace(task, fold=Fold(0, 2, 0)), asked)
-        assert half.said(asked.step, halved) == refusal()
+        assert town.total(request, task), request.step
+        assert few.said(request.step, Broadcast(1, task, request)) == refusal()
+        half = Town(tmp_path / f"half{number}", rows, min_rows=40)
+        halved = Broadcast(1, replace(task, fold=Fold(0, 2, 0)), request)
+        assert half.said(request.step, halved) == refusal()
     assert "in one of the folds" in caplog.text
-    assert few.total(Learn(HEADS, 0, 0, False, w[:1]), few.task(**banded))
+    assert few.total(Learn(HEADS, 0, 0, False, w[:1]), few.task(**binned))
 
 
 def test_too_small_a_fold_is_seen_before_its_rows_are_summed():
     looked = []
 
-    def held(step, question):
+    def held(step, one_request):
         looked.append(step)
-        return answer(Client("north", ROWS), step, question)
+        return answer(Client("north", ROWS), step, one_request)
 
-    site = guarded(SitePolicy("north", SITES, masks=True, schema=SCHEMA, least_rows=40), held)
-    asked = Learn(HEADS, 5, 0, False, np.zeros((6, len(HEADS), WIDE)))
-    assert asked_of(site, asked, ruled_task()) == refusal()
-    assert {*looked} == {"census"}
+    site = guarded(SitePolicy("north", SITES, masks=True, schema=SCHEMA, min_rows=40), held)
+    request = Learn(HEADS, 5, 0, False, np.zeros((6, len(HEADS), WIDE)))
+    assert asked_of(site, request, ruled_task()) == refusal()
+    assert {*looked} == {"statistics"}
 
 
 # -- 2: refusals that answer --------------------------------------------------------------------------------------
@@ -222,7 +225,7 @@ def test_whatever_is_refused_the_sentence_is_one(town):
     }
     task = town.task()
     said["shape"] = town.said("sums", Broadcast(1, task, sums_at(task, np.zeros(3))))
-    said["census"] = town.said("census", Broadcast(1, task, Moments()))
+    said["statistics"] = town.said("statistics", Broadcast(1, task, Moments()))
     assert {*said.values()} == {refusal()}
 
 
@@ -230,19 +233,19 @@ def test_a_sum_too_large_for_its_grid_is_not_told(town):
     """'a sum of 153 could pass 2^63' told the sum; and whether there was a refusal told how large it is."""
     task = town.task()
     for n in (1, 240, 2**30):
-        asked = Broadcast(
+        request = Broadcast(
             n, replace(task, n=n), sums_at(task, np.full(task.encoding.width + 1, 1e300))
         )
-        town.asker.total(asked)
+        town.coordinator.total(request)
 
 
 def test_a_file_that_does_not_fit_the_schema_is_named_at_the_site_only(tmp_path, caplog):
     town = Town(tmp_path / "town")
     odd = replace(ROWS, categorical={"job": Column.of(["a", "b", "secret job"] * 80)})
     written(tmp_path / "town" / "north.csv", odd)
-    asked = Broadcast(0, UNCOUNTED, Counts(town.schema.outline()))
+    request = Broadcast(0, UNCOUNTED, Counts(town.schema.outline()))
     with pytest.raises(FederationError, match="north") as error:
-        town.asker.total(asked)
+        town.coordinator.total(request)
     assert "secret" not in str(error.value)
     assert "job" not in str(error.value)
     assert refusal() in str(error.value)
@@ -255,16 +258,16 @@ def test_a_file_that_does_not_fit_the_schema_is_named_at_the_site_only(tmp_path,
 def test_a_block_of_a_site_s_own_in_the_total_is_its_sums(town):
     """Loss by client, as afl and qffl ask for it: of two sites each had a block of the masked total for itself."""
     task = town.task()
-    for asked in (replace(task, basis=by_client()), replace(task, fair_basis=by_client())):
-        assert town.said("sums", Broadcast(1, asked, sums_at(asked))) == refusal()
+    for request in (replace(task, basis=by_client()), replace(task, fair_basis=by_client())):
+        assert town.said("sums", Broadcast(1, request, sums_at(request))) == refusal()
     split = replace(gaussian(2, 1.0, "ranges"), split=True)
-    asked = replace(task, fair_basis=split, centres=np.zeros((2, task.encoding.width)))
-    assert town.said("moments", Broadcast(1, asked, Moments())) == refusal()
+    request = replace(task, fair_basis=split, centres=np.zeros((2, task.encoding.width)))
+    assert town.said("moments", Broadcast(1, request, Moments())) == refusal()
 
 
 def test_subgroups_named_by_the_site_are_its_counts(town):
-    asked = town.task(named=axes(("site", SITES, ())))
-    assert town.said("part_counts", Broadcast(1, asked, PartCounts())) == refusal()
+    request = town.task(subgroups=axes(("site", SITES, ())))
+    assert town.said("subgroup_counts", Broadcast(1, request, SubgroupCounts())) == refusal()
 
 
 def test_a_site_that_consents_has_a_block_of_its_own(tmp_path):
@@ -288,12 +291,12 @@ def test_a_narrow_bin_of_one_person_shows_all_of_that_person(town, without):
         task, edges = place.task(), one_person(place)
         names = ("under", "victim", "over")
         job = ("job", task.encoding.categorical[0][1], ())
-        asked = replace(task, named=axes(("age", names, edges), job))
+        request = replace(task, subgroups=axes(("age", names, edges), job))
         with pytest.raises(FederationError, match="does not answer this request"):
-            place.total(PartCounts(), asked)
-        banded = replace(task, encoding=replace(task.encoding, bands=(("age", edges),)))
+            place.total(SubgroupCounts(), request)
+        binned = replace(task, encoding=replace(task.encoding, bins=(("age", edges),)))
         with pytest.raises(FederationError, match="does not answer this request"):
-            place.total(sums_at(banded), banded)
+            place.total(sums_at(binned), binned)
 
 
 def test_two_cuts_that_differ_by_one_person_are_a_narrow_bin(without):
@@ -301,35 +304,37 @@ def test_two_cuts_that_differ_by_one_person_are_a_narrow_bin(without):
     low, high = (np.median(without.tables["north"].numeric["age"]) + shift for shift in (0.0, 1e-3))
     first, second = (
         Broadcast(
-            number, without.task(named=axes(("age", ("under", "over"), (edge,)))), PartCounts()
+            number,
+            without.task(subgroups=axes(("age", ("under", "over"), (edge,)))),
+            SubgroupCounts(),
         )
         for number, edge in ((1, low), (2, high + 0.05))
     )
-    session = without.asker.session.session
+    session = without.coordinator.session.session
     assert not isinstance(
-        without.one("north", "part_counts", replace(first, session=session)), Failure
+        without.one("north", "subgroup_counts", replace(first, session=session)), Failure
     )
-    assert without.said("part_counts", second) == refusal()
+    assert without.said("subgroup_counts", second) == refusal()
     # and once refused, no other cut of this column is answered: refusals would find the person by halving
     third = replace(
         second,
         round=3,
-        task=replace(second.task, named=axes(("age", ("under", "over"), (high + 9,)))),
+        task=replace(second.task, subgroups=axes(("age", ("under", "over"), (high + 9,)))),
     )
-    assert without.said("part_counts", third) == refusal()
+    assert without.said("subgroup_counts", third) == refusal()
 
 
 def test_a_histogram_of_a_range_that_is_not_agreed_on(town, without):
     """Narrow ones show one person; of wider ones each has other cells, and what two differ by is a narrow cell."""
     low, high = one_person(town)
     task = without.task()
-    (_, least, most), *_ = task.encoding.numeric
-    agreed = Histograms(("age",), np.array([least]), np.array([most]))
+    (_, minimum, maximum), *_ = task.encoding.numeric
+    agreed = Histograms(("age",), np.array([minimum]), np.array([maximum]))
     assert without.total(agreed, task)["counts"].sum() == len(ROWS)
     for place in (town, without):
-        for a, b in ((low, high), (least - 1.0, most), (least, most + 1e-3)):
-            asked = Histograms(("age",), np.array([a]), np.array([b]))
-            assert place.said("histograms", Broadcast(2, place.task(), asked)) == refusal()
+        for a, b in ((low, high), (minimum - 1.0, maximum), (minimum, maximum + 1e-3)):
+            request = Histograms(("age",), np.array([a]), np.array([b]))
+            assert place.said("histograms", Broadcast(2, place.task(), request)) == refusal()
 
 
 def test_a_subgroup_of_many_values_is_one_person(town):
@@ -339,9 +344,9 @@ def test_a_subgroup_of_many_values_is_one_person(town):
     deep = [[(0, 0), (1, 0), (2, 0), (3, 0)]]
     again = [[(0, 0), (-1, -1), (-1, -1)]] * 2
     astray = [[(0, 7), (-1, -1), (-1, -1)]]
-    for parts in (deep, again, astray):
-        asked = replace(task, named=axes(*known, parts=parts))
-        assert town.said("part_counts", Broadcast(1, asked, PartCounts())) == refusal()
+    for subgroups in (deep, again, astray):
+        request = replace(task, subgroups=axes(*known, subgroups=subgroups))
+        assert town.said("subgroup_counts", Broadcast(1, request, SubgroupCounts())) == refusal()
 
 
 def test_a_cluster_of_one_row_is_that_row(town):
@@ -391,19 +396,21 @@ def test_rows_are_shown_by_consent_only(tmp_path, secure):
     town = Town(tmp_path / "town", secure=secure)
     task = town.task()
     assert (
-        "does not answer" in town.said("centres", ask := Broadcast(1, task, Centres(0, 1.0)))
+        "does not answer" in town.said("centres", send := Broadcast(1, task, Centres(0, 1.0)))
         or not secure
     )
-    assert isinstance(town.one("north", "centres", ask), Failure)
+    assert isinstance(town.one("north", "centres", send), Failure)
     town.config["north"]["shows-rows"] = True
-    assert len(town.one("north", "centres", ask).rows) == len(town.tables["north"])
+    assert len(town.one("north", "centres", send).rows) == len(town.tables["north"])
 
 
 def test_the_first_list_of_keys_is_signed_too(town):
     """Whoever could write the first list put a site of his own in another's place."""
     path = town.folder / "keys" / LIST
-    held = read_key_list(path)
-    forged = listed(new_identity(KEEPER), 1, {**held.sites, "south": new_identity("south").public})
+    key_list = read_key_list(path)
+    forged = listed(
+        new_identity(KEEPER), 1, {**key_list.sites, "south": new_identity("south").public}
+    )
     path.write_text(list_text(forged))
     with pytest.raises(FederationError, match="not signed by the keeper"):
         hello(town.config["north"])
@@ -412,11 +419,13 @@ def test_the_first_list_of_keys_is_signed_too(town):
 
 
 def test_a_step_without_a_check_is_refused(town, monkeypatch):
-    """A new question is unknown to the site's judgement until somebody has written its check."""
+    """A new request is unknown to the site's judgement until somebody has written its check."""
     from agnosticfair.site import checks
 
     task = town.task()
-    assert town.one("north", "sums", Broadcast(1, task, sums_at(task), town.asker.session.session))
+    assert town.one(
+        "north", "sums", Broadcast(1, task, sums_at(task), town.coordinator.session.session)
+    )
     monkeypatch.delitem(checks.CHECKS, "sums")
     assert town.said("sums", Broadcast(2, task, sums_at(task))) == refusal()
 
@@ -431,8 +440,8 @@ def test_a_field_of_the_task_without_a_check_is_refused(town, monkeypatch):
 
 # -- whatever is asked: what comes back does not hang on one row ----------------------------------------------------
 
-SCHEMA = replace(schema_of(take_census(ROWS, "all"), "y"), bands=EDGES)
-PLAN = server.plan(method("fairfl"), take_census(ROWS, "all"), SITES, positive="yes")
+SCHEMA = replace(schema_of(summary_statistics(ROWS, "all"), "y"), bins=EDGES)
+PLAN = server.plan(method("fairfl"), summary_statistics(ROWS, "all"), SITES, positive="yes")
 JOB = ("job", ("a", "b", "c"), ())
 AGE = ("age", ("low", "middle", "high"), EDGES["age"])
 
@@ -442,7 +451,7 @@ edges = st.lists(st.sampled_from([-9.0, -0.5, 0.0, 1e-9, 0.5, 0.51]), max_size=3
 names = st.sampled_from(["age", "hours", "job", "sex", "site", "nothing"])
 texts = st.lists(st.sampled_from(["a", "b", "c", "g0", "north", "?"]), max_size=4).map(tuple)
 named = st.builds(
-    lambda found, parts: axes(*found, parts=parts),
+    lambda found, subgroups: axes(*found, subgroups=subgroups),
     st.lists(st.one_of(st.sampled_from([JOB, AGE]), st.tuples(names, texts, edges)), max_size=3),
     st.lists(
         st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 4)), min_size=3, max_size=3),
@@ -476,7 +485,7 @@ tasks = st.fixed_dictionaries(
     {},
     optional={
         "fold": folds,
-        "named": named,
+        "subgroups": named,
         "basis": bases,
         "fair_basis": bases,
         "sensitive_features": groups,
@@ -492,21 +501,21 @@ tasks = st.fixed_dictionaries(
 
 
 def _of_the_rule(draw, w, number):
-    """Questions of learners and of the program, with hostile folds, seeds, bins and numbers."""
+    """Requests of learners and of the program, with hostile folds, seeds, bins and numbers."""
     folds, seed = draw(st.sampled_from([0, 2, 5, 200])), draw(st.sampled_from([0, 0, 7]))
-    own = Learn(HEADS, folds, seed, True, np.tile(w, (folds + 1, len(HEADS), 1)))
+    learn = Learn(HEADS, folds, seed, True, np.tile(w, (folds + 1, len(HEADS), 1)))
     points = Points(np.full((1, 1, 2), number[0]), number, np.abs(number))
-    return own, Cells(np.array([number])), asked_points(points, (1.0, 1.0)), Calibration()
+    return learn, FineCounts(np.array([number])), asked_points(points, (1.0, 1.0)), Calibration()
 
 
 def rates_at(**changes):
-    """A question about the rates of a rule that decides by the label's estimate alone."""
-    usual = {"prices": (1.0, 1.0), "eps": 0.1, "shift": 0.0, "A": np.zeros((1, 2))}
+    """A request about the rates of a rule that decides by the label's estimate alone."""
+    usual = {"error_costs": (1.0, 1.0), "eps": 0.1, "shift": 0.0, "A": np.zeros((1, 2))}
     return noisy(PrivateRates, **{**usual, "directions": np.zeros((0, 5)), **changes})
 
 
 def _of_the_private_rule(draw, w, number):
-    """Questions of heads and rates, with hostile coefficients and directions, of places and strata that are none."""
+    """Requests of heads and rates, with hostile coefficients and directions, of places and strata that are none."""
     places = draw(st.sampled_from([1, 1, 2, 3]))
     some = st.tuples(
         *(st.integers(-1, 2),) * 3, *(st.sampled_from([0.0, 0.5, 1.0, 1.0, -1.0, 3.0]),) * 2
@@ -530,21 +539,21 @@ def requests(draw, private=False):
     kinds = [
         noisy(PrivateCounts, z=abs(draw(numbers))),
         noisy(PrivateMoments),
-        noisy(PrivateSlopes, temperature=draw(numbers), w=w, active=active),
+        noisy(PrivateGradients, temperature=draw(numbers), w=w, active=active),
         noisy(PrivateDecisions, w=w),
         *_of_the_private_rule(draw, w, low),
     ]
     if not private:
         kinds += [
             Sums(Surrogate("sigmoid", 1e-3), 0.5, w, np.ones(1), C),
-            *(Trials(np.stack([w, -w])), PartCounts(), PartDecisions(w), Decisions(w)),
+            *(Trials(np.stack([w, -w])), SubgroupCounts(), SubgroupDecisions(w), Decisions(w)),
             *(Histograms((draw(names),), low, high), Counts(SCHEMA.outline()), Outline()),
             *(Clusters(np.zeros((2, 5))), Centres(0, 1.0)),
             *_of_the_rule(draw, w, low),
         ]
-    asked = draw(st.sampled_from(kinds))
-    step = draw(st.sampled_from([asked.step] * 9 + ["census"]))
-    return step, Broadcast(1, task, asked)
+    request = draw(st.sampled_from(kinds))
+    step = draw(st.sampled_from([request.step] * 9 + ["statistics"]))
+    return step, Broadcast(1, task, request)
 
 
 def verdict(site, step, broadcast):
@@ -560,18 +569,18 @@ def neighbours(row, **policy):
     """The site behind its guard, with all rows and without one of them."""
     for rows in (ROWS, ROWS.take(np.arange(len(ROWS)) != row)):
         held = partial(answer, Client("north", applied(SCHEMA, rows, "north")))
-        own = SitePolicy("north", SITES, masks=True, schema=SCHEMA, **policy)
-        if own.epsilon:
+        site_policy = SitePolicy("north", SITES, masks=True, schema=SCHEMA, **policy)
+        if site_policy.epsilon:
             pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
             held = PrivateSite("north", Quiet("north", held), Ledger(1e6, 1e-5), rows=str(row))
-        yield guarded(own, held)
+        yield guarded(site_policy, held)
 
 
 # -- estimates, trees and rules -------------------------------------------------------------------------------------
 
-BANDED = replace(PLAN.task.encoding, bands=tuple(EDGES.items()))
-WIDE = BANDED.width + 1
-DECLARED = declared(BANDED)
+BINNED = replace(PLAN.task.encoding, bins=tuple(EDGES.items()))
+WIDE = BINNED.width + 1
+DECLARED = declared(BINNED)
 
 
 def linear_estimates(w=None, folds=0, **changes):
@@ -580,18 +589,18 @@ def linear_estimates(w=None, folds=0, **changes):
 
 
 def tree_estimates(binning):
-    bins = binning.bins(BANDED)
+    bins = binning.bins(BINNED)
     gain = np.zeros((len(HEADS), len(bins.sizes)))
     forests = [empty(2, trees=1)] * len(HEADS)
     return Estimates("trees", HEADS, 0, 0, packed(binning, bins, forests, len(HEADS), gain))
 
 
 def ruled_task(estimates=None, **changes):
-    return replace(PLAN.task, **{"encoding": BANDED, "estimates": estimates, **changes})
+    return replace(PLAN.task, **{"encoding": BINNED, "estimates": estimates, **changes})
 
 
 def program_at(k=0, j=0, other=-1, nu=0.0, eps=1.0, times=1):
-    """A question of the program with a direction of the Hessian."""
+    """A request of the program with a direction of the Hessian."""
     numbers = (np.full(times, v) for v in (k, j, other, 1.0, 0.0))
     at = Directions(*numbers, np.zeros((0, 1, 2)))
     points = Points(np.zeros((1, 1, 2)), np.array([nu]), np.array([eps]), at)
@@ -600,20 +609,20 @@ def program_at(k=0, j=0, other=-1, nu=0.0, eps=1.0, times=1):
 
 def level_of(folds=0, **changes):
     plan = replace(PLAN, task=ruled_task(), declared=True)
-    return replace(boosted.question(boosted.begun(plan, HEADS, 0, folds)), **changes)
+    return replace(boosted.request(boosted.begun(plan, HEADS, 0, folds)), **changes)
 
 
-def asked_of(site, question, task):
-    return verdict(site, question.step, Broadcast(1, task, question))
+def asked_of(site, one_request, task):
+    return verdict(site, one_request.step, Broadcast(1, task, one_request))
 
 
 def unseen(**policy):
     """A site that must not come to look at its rows."""
 
-    def looked(step, question):
+    def looked(step, one_request):
         pytest.fail(f"step {step!r} came to the rows")  # no Exception, which the guard would hide
 
-    settings = {"masks": True, "schema": SCHEMA, "least_rows": 1, **policy}
+    settings = {"masks": True, "schema": SCHEMA, "min_rows": 1, **policy}
     return guarded(SitePolicy("north", SITES, **settings), looked)
 
 
@@ -624,22 +633,26 @@ def with_and_without(row, rows):
         yield guarded(SitePolicy("north", SITES, masks=True, schema=SCHEMA), held)
 
 
-def test_the_honest_questions_of_a_rule_are_answered():
+def test_the_honest_requests_of_a_rule_are_answered():
     site, _ = neighbours(0)
-    named = axes(JOB, AGE, parts=[[(0, 1), (1, 0), (-1, -1)]])
-    for question, estimates, more in (
+    named = axes(JOB, AGE, subgroups=[[(0, 1), (1, 0), (-1, -1)]])
+    for request, estimates, more in (
         (Learn(HEADS, 5, 0, True, np.zeros((6, len(HEADS), WIDE))), None, {}),
         (level_of(), None, {}),
         (level_of(5), None, {}),
         (Calibration(), linear_estimates(folds=5), {}),
-        (Calibration(), linear_estimates(folds=5), {"named": named}),
-        (SubgroupMasses(), tree_estimates(DECLARED), {"named": named}),
+        (Calibration(), linear_estimates(folds=5), {"subgroups": named}),
+        (SubgroupMasses(), tree_estimates(DECLARED), {"subgroups": named}),
         (program_at(), linear_estimates(folds=2), {}),
         (program_at(eps=0.0), tree_estimates(DECLARED), {}),
-        (PartDecisions(np.zeros(0)), linear_estimates(), {"rule": rule(2, named), "named": named}),
+        (
+            SubgroupDecisions(np.zeros(0)),
+            linear_estimates(),
+            {"rule": rule(2, named), "subgroups": named},
+        ),
     ):
-        found = asked_of(site, question, ruled_task(estimates, **more))
-        assert isinstance(found, dict), question.step
+        found = asked_of(site, request, ruled_task(estimates, **more))
+        assert isinstance(found, dict), request.step
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA], ids=["outline", "schema"])
@@ -647,7 +660,7 @@ def test_the_honest_questions_of_a_rule_are_answered():
     "own",
     [
         {"learner": "trees"},
-        {"learner": "linear", "notion": "equalized_odds"},
+        {"learner": "linear", "metric": "equalized_odds"},
         {"learner": "additive", "basis": gaussian(3, 0.5, "ranges"), "each": True},
         {"learner": "additive", "basis": by_client()},
         {"learner": "additive", "aware": True},
@@ -659,9 +672,9 @@ def test_the_honest_questions_of_a_rule_are_answered():
     ),
 )
 def test_a_rehearsed_fit_of_a_rule_is_answered(own, schema):
-    rows, made = dealt(ROWS, 2), method("rule", tau=0.05, **own)
-    one = fit(rows, made, positive="yes", schema=schema)
-    masked = fit(rows, made, positive="yes", schema=schema, secure=True)
+    rows, chosen_method = dealt(ROWS, 2), method("rule", tau=0.05, **own)
+    one = fit(rows, chosen_method, positive="yes", schema=schema)
+    masked = fit(rows, chosen_method, positive="yes", schema=schema, secure=True)
     np.testing.assert_array_equal(masked.model.decision(ROWS), one.model.decision(ROWS))
     if own.get("basis") != by_client():  # whose rule says who holds a row: by consent
         audit = partial(audit_clients, one.model, rows, held_out=False, schema=schema)
@@ -697,9 +710,9 @@ def test_a_direction_that_is_none_fails_where_a_row_is_near_the_threshold(direct
     w = np.zeros((1, len(HEADS), WIDE))
     w[..., 0] = 1.0
     estimates = linear_estimates(w)
-    eta = predict(estimates, BANDED, 0, ROWS)[0]
-    question = program_at(nu=2 * eta[7] - 1, eps=1e-9, **direction)
-    told = {str(asked_of(s, question, ruled_task(estimates))) for s in with_and_without(7, ROWS)}
+    eta = predict(estimates, BINNED, 0, ROWS)[0]
+    request = program_at(nu=2 * eta[7] - 1, eps=1e-9, **direction)
+    told = {str(asked_of(s, request, ruled_task(estimates))) for s in with_and_without(7, ROWS)}
     assert told == {refusal()}
 
 
@@ -707,28 +720,30 @@ def test_a_column_that_is_no_probability_fails_where_a_row_is_beyond_one():
     """'Is anybody here older than ...': a refusal of one site."""
     age = ROWS.numeric["age"]
     rows = ROWS.take(np.r_[np.argmax(age), np.flatnonzero((age >= 0) & (age <= 1))])
-    given = Estimates("given", HEADS, 0, 0, columns=("age",) * len(HEADS))
-    told = {str(asked_of(s, Calibration(), ruled_task(given))) for s in with_and_without(0, rows)}
+    estimates = Estimates("given", HEADS, 0, 0, columns=("age",) * len(HEADS))
+    told = {
+        str(asked_of(s, Calibration(), ruled_task(estimates))) for s in with_and_without(0, rows)
+    }
     assert told == {refusal()}
 
 
 def test_trees_over_bins_of_one_person_are_refused_in_estimates_too():
     age = np.sort(ROWS.numeric["age"])
     edges = np.array([age[100] - 1e-9, age[100] + 1e-9])
-    at = [name for name, *_ in BANDED.numeric].index("age")
-    sizes = np.zeros(len(BANDED.numeric), np.uint16)
+    at = [name for name, *_ in BINNED.numeric].index("age")
+    sizes = np.zeros(len(BINNED.numeric), np.uint16)
     sizes[at] = 2
     narrow = tree_estimates(Binning(edges, sizes, DECLARED.codes))
     assert asked_of(unseen(), Calibration(), ruled_task(narrow)) == refusal()
 
 
 def test_a_rule_of_odd_shapes_comes_to_no_row():
-    good, part = linear_estimates(), axes(JOB, parts=[[(0, 1), (-1, -1), (-1, -1)]])
-    asked = PartDecisions(np.zeros(0))
-    for decision in (rule(2), rule(1, part), replace(rule(1), weights=np.ones(3))):
-        task = ruled_task(good, rule=decision, named=part)
-        assert asked_of(unseen(), asked, task) == refusal()
-    assert asked_of(unseen(), asked, ruled_task(rule=rule(1), named=part)) == refusal()
+    good, subgroup = linear_estimates(), axes(JOB, subgroups=[[(0, 1), (-1, -1), (-1, -1)]])
+    request = SubgroupDecisions(np.zeros(0))
+    for decision in (rule(2), rule(1, subgroup), replace(rule(1), weights=np.ones(3))):
+        task = ruled_task(good, rule=decision, subgroups=subgroup)
+        assert asked_of(unseen(), request, task) == refusal()
+    assert asked_of(unseen(), request, ruled_task(rule=rule(1), subgroups=subgroup)) == refusal()
 
 
 def odd_points():
@@ -743,7 +758,7 @@ def odd_points():
 
 def test_odd_points_of_the_program_come_to_no_row():
     task = ruled_task(linear_estimates())
-    assert {asked_of(unseen(), question, task) for question in odd_points()} == {refusal()}
+    assert {asked_of(unseen(), request, task) for request in odd_points()} == {refusal()}
 
 
 def test_a_number_of_rows_that_is_a_lie_draws_one_row():
@@ -765,15 +780,15 @@ def test_an_answer_that_fills_the_memory_is_refused():
     many = axes(("job", tuple(map(str, range(50_000))), ()))
     heavy = Kernels(gaussian(10**6), SITES, np.zeros((10**4, PLAN.task.encoding.width)))
     decision = Decision((1.0, 1.0), np.zeros((10**6 + 1, 2)), kernels=heavy)
-    for question, task in (
+    for request, task in (
         (program_at(times=100_000), ruled_task(estimates)),
-        (SubgroupMasses(), ruled_task(estimates, named=many)),
-        (PartCounts(), ruled_task(named=many)),
+        (SubgroupMasses(), ruled_task(estimates, subgroups=many)),
+        (SubgroupCounts(), ruled_task(subgroups=many)),
         (level_of(count=np.zeros((100_000, 2))), ruled_task()),
-        (PartDecisions(np.zeros(0)), ruled_task(estimates, rule=decision, named=axes(JOB))),
+        (SubgroupDecisions(np.zeros(0)), ruled_task(estimates, rule=decision, subgroups=axes(JOB))),
         (Learn(HEADS, 0, 0, False, np.zeros((900, len(HEADS), WIDE))), ruled_task()),
     ):
-        assert asked_of(site, question, task) == refusal()
+        assert asked_of(site, request, task) == refusal()
 
 
 @pytest.mark.parametrize(
@@ -800,8 +815,8 @@ def test_heads_are_the_label_and_groups_each_once(strange):
 def test_folds_of_learners_are_the_agreed_ones(folds, seed):
     w = np.zeros((abs(folds) + 1, len(HEADS), WIDE))
     assert asked_of(unseen(), Learn(HEADS, folds, seed, False, w), ruled_task()) == refusal()
-    asked = replace(level_of(), folds=folds, seed=seed)
-    assert asked_of(unseen(), asked, ruled_task()) == refusal()
+    request = replace(level_of(), folds=folds, seed=seed)
+    assert asked_of(unseen(), request, ruled_task()) == refusal()
     other = linear_estimates(w, folds, seed=seed)
     assert asked_of(unseen(), Calibration(), ruled_task(other)) == refusal()
 
@@ -825,19 +840,19 @@ def test_under_epsilon_there_are_no_estimates_but_linear_ones_and_no_sum_of_them
     site = unseen(epsilon=1.0)
     good = linear_estimates()
     learning = Learn(HEADS, 0, 0, False, np.zeros((1, len(HEADS), WIDE)))
-    for question, task in (
+    for request, task in (
         (learning, ruled_task()),
         (level_of(), ruled_task()),
-        (Cells(np.zeros((2, 1))), ruled_task()),
+        (FineCounts(np.zeros((2, 1))), ruled_task()),
         (program_at(), ruled_task(good)),
         (Calibration(), ruled_task(good)),
-        (SubgroupMasses(), ruled_task(good, named=axes(JOB))),
+        (SubgroupMasses(), ruled_task(good, subgroups=axes(JOB))),
         (noisy(PrivateCounts), ruled_task(replace(good, kind="trees"), n=0)),
         (noisy(PrivateCounts), ruled_task(replace(good, folds=2), n=0)),
         (noisy(PrivateCounts), ruled_task(replace(good, aware=True), n=0)),
         (noisy(PrivateCounts), ruled_task(replace(good, columns=("hours", "")), n=0)),
         (rates_at(eps=-1.0), ruled_task(good)),
-        (rates_at(prices=(0.0, 1.0)), ruled_task(good)),
+        (rates_at(error_costs=(0.0, 1.0)), ruled_task(good)),
         (rates_at(A=np.zeros((2, 2))), ruled_task(good)),
         (rates_at(A=np.full((1, 2), np.nan)), ruled_task(good)),
         (rates_at(directions=np.array([[0.0, 0, 1, 2, 0]])), ruled_task(good)),
@@ -848,7 +863,7 @@ def test_under_epsilon_there_are_no_estimates_but_linear_ones_and_no_sum_of_them
         (noisy(PrivateHeads, heads=(), w=np.zeros((0, WIDE))), ruled_task()),
         (noisy(PrivateDecisions, w=np.zeros(WIDE)), ruled_task(good, rule=rule(1))),
     ):
-        assert asked_of(site, question, task) == refusal()
+        assert asked_of(site, request, task) == refusal()
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -879,13 +894,13 @@ def test_whatever_is_asked_under_epsilon_a_row_moves_it_by_no_more_than_is_charg
         assert ledgers[0].multipliers == ledgers[1].multipliers
         return
     assert scales[: len(one)] == scales[len(one) :]
-    deviation = dict(zip(deviations(broadcast.asked, broadcast.task), scales, strict=False))
+    deviation = dict(zip(deviations(broadcast.request, broadcast.task), scales, strict=False))
     moved = sum(
         (np.linalg.norm(one[name] - other[name]) * 2.0 ** bits(name, broadcast.task) / sigma) ** 2
         for name, sigma in deviation.items()
     )
-    assert [ledger.multipliers for ledger in ledgers] == [[broadcast.asked.z]] * 2
-    assert moved <= (1 + 1e-9) / broadcast.asked.z**2
+    assert [ledger.multipliers for ledger in ledgers] == [[broadcast.request.z]] * 2
+    assert moved <= (1 + 1e-9) / broadcast.request.z**2
 
 
 def test_the_property_would_see_a_site_that_looks_at_its_rows_first():

@@ -24,10 +24,10 @@ from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, FederationError
 from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.faults import Asker
+from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.questions import PrivateCounts, PrivateDecisions, PrivateSlopes
-from agnosticfair.protocol.questions import UNCOUNTED, Counts, Named
+from agnosticfair.protocol.privacy.requests import PrivateCounts, PrivateDecisions, PrivateGradients
+from agnosticfair.protocol.requests import UNCOUNTED, Counts, SubgroupSet
 
 Z = 60.0
 """A multiplier of which forty answers cost little."""
@@ -36,21 +36,23 @@ Z = 60.0
 @pytest.fixture
 def private(tmp_path):
     def town(name, tables=None, **more):
-        run = {"method": "fairfl", "epsilon": 3.0, "delta": 1e-5, "least_rows": 10, **more}
+        run = {"method": "fairfl", "epsilon": 3.0, "delta": 1e-5, "min_rows": 10, **more}
         return Town(tmp_path / name, tables, **run)
 
     return town
 
 
-def axes(*known, parts=()):
-    return Named(tuple(known), np.array(parts, float) if len(parts) else np.zeros((0, 3, 2)))
+def axes(*known, subgroups=()):
+    return SubgroupSet(
+        tuple(known), np.array(subgroups, float) if len(subgroups) else np.zeros((0, 3, 2))
+    )
 
 
-def job(values, parts):
+def job(values, subgroups):
     """Subgroups of the job, of these values."""
-    rows = np.full((len(parts), 3, 2), -1.0)
-    rows[:, 0, 1], rows[:, 0, 0] = parts, 0
-    return Named((("job", values, ()),), rows)
+    rows = np.full((len(subgroups), 3, 2), -1.0)
+    rows[:, 0, 1], rows[:, 0, 0] = subgroups, 0
+    return SubgroupSet((("job", values, ()),), rows)
 
 
 def counted(tables):
@@ -59,43 +61,48 @@ def counted(tables):
 
 
 def test_the_noise_is_not_divided_by_a_number_that_is_sent(private):
-    """Of a million sites each adds a thousandth of the noise: so said the question, and the site divided by it."""
+    """Of a million sites each adds a thousandth of the noise: so said the request, and the site divided by it."""
     town = private("town")
     task, truth = private_task(town), counted(town.tables)
-    asked = noisy(PrivateCounts, z=Z, sites=10**6)
+    request = noisy(PrivateCounts, z=Z, sites=10**6)
     crowd = tuple(f"site {k}" for k in range(10**4))
-    off = [town.asker.total(Broadcast(k, task, asked)).sums["groups"][0] - truth for k in range(20)]
+    off = [
+        town.coordinator.total(Broadcast(k, task, request)).sums["groups"][0] - truth
+        for k in range(20)
+    ]
     assert np.std(off) > 0.7 * Z
     with pytest.raises(FederationError):
-        town.asker.total(Broadcast(99, replace(task, clients=crowd), asked))
+        town.coordinator.total(Broadcast(99, replace(task, clients=crowd), request))
 
 
 @pytest.mark.parametrize("active", [[0] * 50, [0, 0], [-1, 0], [0.0, 0.5]])
 def test_copies_of_an_entry_are_not_had_at_the_price_of_one(private, active):
-    """Fifty noisy copies of one slope, whose mean has a seventh of the noise."""
+    """Fifty noisy copies of one gradient, whose mean has a seventh of the noise."""
     town = private("town")
     task = private_task(town, n=240)
-    town.asker.total(Broadcast(0, private_task(town), noisy(PrivateCounts, z=Z)))
+    town.coordinator.total(Broadcast(0, private_task(town), noisy(PrivateCounts, z=Z)))
     w = np.zeros(task.encoding.width + 1)
-    asked = noisy(PrivateSlopes, z=Z, temperature=1.0, w=w, active=np.array(active, float))
-    session = town.asker.session.session
-    found = town.one("north", asked.step, Broadcast(1, task, asked, session))
+    request = noisy(PrivateGradients, z=Z, temperature=1.0, w=w, active=np.array(active, float))
+    session = town.coordinator.session.session
+    found = town.one("north", request.step, Broadcast(1, task, request, session))
     assert found == Failure(refusal(), True)
 
 
 @pytest.mark.parametrize("kind", [PrivateCounts, PrivateDecisions])
 def test_copies_of_a_subgroup_are_not_had_at_the_price_of_one(private, kind):
     town = private("town")
-    town.asker.total(Broadcast(0, private_task(town), noisy(PrivateCounts, z=Z)))
+    town.coordinator.total(Broadcast(0, private_task(town), noisy(PrivateCounts, z=Z)))
     named = job(("a", "b", "c"), [0] * 40)
     more = {"w": np.zeros(6)} if kind is PrivateDecisions else {}
-    task = private_task(town, named=named, n=240)
-    asked = Broadcast(1, task, noisy(kind, z=Z, **more), town.asker.session.session)
-    assert town.one("north", kind.step, asked) == Failure(refusal(), True)
+    task = private_task(town, subgroups=named, n=240)
+    request = Broadcast(1, task, noisy(kind, z=Z, **more), town.coordinator.session.session)
+    assert town.one("north", kind.step, request) == Failure(refusal(), True)
     # the same copies by another name: a value that is listed twice
     named = job(("a", "a", "a", "b", "c"), [0, 1, 2])
-    asked = Broadcast(2, replace(task, named=named), noisy(kind, z=Z, **more), asked.session)
-    assert town.one("north", kind.step, asked) == Failure(refusal(), True)
+    request = Broadcast(
+        2, replace(task, subgroups=named), noisy(kind, z=Z, **more), request.session
+    )
+    assert town.one("north", kind.step, request) == Failure(refusal(), True)
 
 
 def test_a_total_without_a_site_does_not_show_that_site(private):
@@ -108,15 +115,15 @@ def test_a_total_without_a_site_does_not_show_that_site(private):
     task, truth = private_task(town), counted({"west": tables["west"]})
     try:
         task = replace(task, clients=tuple(sorted(tables)))
-        few = town.asker.secure
+        few = town.coordinator.secure
         fewer = {key: few[key] for key in SITES}
-        others = Asker(town, SITES, secure=fewer)
+        others = Coordinator(town, SITES, secure=fewer)
         off = []
         for k in range(20):
-            asked = Broadcast(k, task, noisy(PrivateCounts, z=Z, sites=3))
-            two = replace(asked, task=task)
+            request = Broadcast(k, task, noisy(PrivateCounts, z=Z, sites=3))
+            two = replace(request, task=task)
             off.append(
-                town.asker.total(asked).sums["groups"][0]
+                town.coordinator.total(request).sums["groups"][0]
                 - others.total(two).sums["groups"][0]
                 - truth
             )
@@ -126,7 +133,7 @@ def test_a_total_without_a_site_does_not_show_that_site(private):
 
 
 def spend(town, z, number):
-    return town.asker.total(Broadcast(number, private_task(town), noisy(PrivateCounts, z=z)))
+    return town.coordinator.total(Broadcast(number, private_task(town), noisy(PrivateCounts, z=z)))
 
 
 @pytest.mark.parametrize("how", ["renamed", "copied", "ledger deleted", "rows in another order"])
@@ -176,7 +183,11 @@ def test_a_fit_without_room_to_its_end_asks_for_nothing(private):
     town.one = seen
     with pytest.raises(FederationError, match="budget"):
         fit_private(
-            town, budget=Budget(3.0), schema=town.schema, positive="yes", secure=town.asker.secure
+            town,
+            budget=Budget(3.0),
+            schema=town.schema,
+            positive="yes",
+            secure=town.coordinator.secure,
         )
     assert answered == []
 
@@ -202,18 +213,20 @@ def test_rounding_moves_a_sum_no_further_than_a_row_may(private):
     town = private("town")
     task, rng = private_task(town, n=0), np.random.default_rng(1)
     w = rng.normal(size=task.encoding.width + 1)
-    asked = noisy(PrivateSlopes, temperature=0.7, w=w, active=np.zeros(1))
-    whole = answer(Client("a", ROWS), asked.step, Broadcast(1, task, asked)).sums
+    request = noisy(PrivateGradients, temperature=0.7, w=w, active=np.zeros(1))
+    whole = answer(Client("a", ROWS), request.step, Broadcast(1, task, request)).sums
     alone = [
-        answer(Client("a", ROWS.take(np.array([k]))), asked.step, Broadcast(1, task, asked)).sums
+        answer(
+            Client("a", ROWS.take(np.array([k]))), request.step, Broadcast(1, task, request)
+        ).sums
         for k in range(60)
     ]
     for k, own in enumerate(alone):
         rest = ROWS.take(np.delete(np.arange(len(ROWS)), k))
-        without = answer(Client("a", rest), asked.step, Broadcast(1, task, asked)).sums
+        without = answer(Client("a", rest), request.step, Broadcast(1, task, request)).sums
         for name, value in whole.items():
             assert np.array_equal(value - without[name], own[name]), (name, k)
-            assert np.linalg.norm(own[name]) <= sensitivity(name, asked, task)
+            assert np.linalg.norm(own[name]) <= sensitivity(name, request, task)
 
 
 def test_a_digest_of_the_file_is_not_told_beside_noise(private):
@@ -229,7 +242,7 @@ def test_a_digest_of_the_file_is_not_told_beside_noise(private):
 
 
 def test_under_epsilon_nothing_is_refused_for_how_many_rows_there_are(private):
-    """least-rows told a group of 9 rows from one of 10: membership, at no cost."""
+    """min-rows told a group of 9 rows from one of 10: membership, at no cost."""
     sex = ROWS.sensitive_features["sex"].codes
     first = np.r_[np.flatnonzero(sex == 1)[:10], np.flatnonzero(sex == 0)[:100]]
     for name, own in (("ten", first), ("nine", first[1:])):
@@ -240,19 +253,19 @@ def test_under_epsilon_nothing_is_refused_for_how_many_rows_there_are(private):
 def test_under_epsilon_the_task_is_the_schema_s(private):
     town = private("town")
     w, once, twice = np.zeros(6), np.zeros(1), np.zeros(2)
-    slopes = {"temperature": 1.0, "w": w, "active": once}
-    cut = axes(("age", ("under", "over"), (0.1,)), parts=[[(0, 0), (-1, -1), (-1, -1)]])
+    gradients = {"temperature": 1.0, "w": w, "active": once}
+    cut = axes(("age", ("under", "over"), (0.1,)), subgroups=[[(0, 0), (-1, -1), (-1, -1)]])
     town.total(noisy(PrivateCounts), private_task(town))
-    for task, asked in (
+    for task, request in (
         (private_task(town, fold=Fold(0, 2)), noisy(PrivateCounts)),
-        (private_task(town, named=cut), noisy(PrivateCounts)),
-        (private_task(town, n=240), noisy(PrivateSlopes, **{**slopes, "temperature": 0.0})),
-        (private_task(town, n=240), noisy(PrivateSlopes, **{**slopes, "active": twice})),
+        (private_task(town, subgroups=cut), noisy(PrivateCounts)),
+        (private_task(town, n=240), noisy(PrivateGradients, **{**gradients, "temperature": 0.0})),
+        (private_task(town, n=240), noisy(PrivateGradients, **{**gradients, "active": twice})),
         (private_task(town), noisy(PrivateCounts, z=0.0)),
-        (private_task(town), noisy(PrivateCounts, most=5)),
+        (private_task(town), noisy(PrivateCounts, max_rows=5)),
     ):
-        session = town.asker.session.session
-        found = town.one("north", asked.step, Broadcast(9, task, asked, session))
+        session = town.coordinator.session.session
+        found = town.one("north", request.step, Broadcast(9, task, request, session))
         assert found == Failure(refusal(), True)
     said = town.said("counts", Broadcast(9, UNCOUNTED, Counts(town.schema.outline())))
     assert said == "site 'north' answers private steps only, not 'counts': its sums need noise"

@@ -13,19 +13,19 @@ from town import ROWS, Town, refusal, written
 from agnosticfair.client import client as room
 from agnosticfair.client.client import MAX_CACHED, Client
 from agnosticfair.client.steps import answer
-from agnosticfair.data.census import take_census
 from agnosticfair.data.rows import Fold
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.flower import site as at_site
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import method
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.questions import UNCOUNTED, Named, PartCounts, Sums
+from agnosticfair.protocol.requests import UNCOUNTED, SubgroupCounts, SubgroupSet, Sums
 from agnosticfair.server import plan as server
 
 
 def axes(*known):
-    return Named(known, np.zeros((0, 3, 2)))
+    return SubgroupSet(known, np.zeros((0, 3, 2)))
 
 
 def another_process():
@@ -35,7 +35,7 @@ def another_process():
 
 
 def cut(town, edge):
-    return town.task(named=axes(("age", ("under", "over"), (edge,))))
+    return town.task(subgroups=axes(("age", ("under", "over"), (edge,))))
 
 
 def test_cuts_that_differ_by_one_person_are_known_to_the_next_process(tmp_path):
@@ -43,37 +43,41 @@ def test_cuts_that_differ_by_one_person_are_known_to_the_next_process(tmp_path):
     town = Town(tmp_path / "town", schema=False)
     middle = float(np.median(town.tables["north"].numeric["age"]))
     tasks = [cut(town, edge) for edge in (middle, middle + 0.05)]
-    session = town.asker.session.session
-    first, second = (Broadcast(k, task, PartCounts(), session) for k, task in enumerate(tasks, 1))
-    assert not isinstance(town.one("north", "part_counts", first), Failure)
+    session = town.coordinator.session.session
+    first, second = (
+        Broadcast(k, task, SubgroupCounts(), session) for k, task in enumerate(tasks, 1)
+    )
+    assert not isinstance(town.one("north", "subgroup_counts", first), Failure)
     another_process()
-    assert town.one("north", "part_counts", second) == Failure(refusal(), True)
+    assert town.one("north", "subgroup_counts", second) == Failure(refusal(), True)
     another_process()
-    assert town.one("north", "part_counts", second) == Failure(refusal(), True)  # refused for good
+    assert town.one("north", "subgroup_counts", second) == Failure(
+        refusal(), True
+    )  # refused for good
     (town.folder / "keys" / "north.bins").write_text("{}")
     another_process()
-    found = town.one("north", "part_counts", replace(first, round=9))
+    found = town.one("north", "subgroup_counts", replace(first, round=9))
     assert "nothing is" in found.reason  # what is not known counts as answered
 
 
-def test_a_question_that_is_asked_again_does_not_tell_which_rows_have_changed(tmp_path):
+def test_a_request_that_is_asked_again_does_not_tell_which_rows_have_changed(tmp_path):
     """A site refused what it would answer otherwise now: of a subgroup, whether anybody in it came or went."""
     town = Town(tmp_path / "town")
     job = ("job", ("a", "b", "c"), ())
-    parts = np.full((1, 3, 2), -1.0)
-    questions = []
+    subgroups = np.full((1, 3, 2), -1.0)
+    requests = []
     for value in range(3):
-        parts[0, 0] = 0, value
-        task = town.task(named=replace(axes(job), parts=parts.copy()))
-        questions.append(Broadcast(value + 1, task, PartCounts()))
-    session = town.asker.session.session
-    questions = [replace(question, session=session) for question in questions]
-    for question in questions:
-        assert not isinstance(town.one("north", "part_counts", question), Failure)
+        subgroups[0, 0] = 0, value
+        task = town.task(subgroups=replace(axes(job), subgroups=subgroups.copy()))
+        requests.append(Broadcast(value + 1, task, SubgroupCounts()))
+    session = town.coordinator.session.session
+    requests = [replace(request, session=session) for request in requests]
+    for request in requests:
+        assert not isinstance(town.one("north", "subgroup_counts", request), Failure)
     rows = town.tables["north"]
     gone = int(np.argmax(rows.categorical["job"].codes == 0))
     written(tmp_path / "town" / "north.csv", rows.take(np.arange(len(rows)) != gone))
-    said = [town.one("north", "part_counts", question) for question in questions]
+    said = [town.one("north", "subgroup_counts", request) for request in requests]
     assert all(isinstance(found, Failure) for found in said)
     assert len({found.reason for found in said}) == 1
 
@@ -86,18 +90,20 @@ def test_requests_do_not_fill_the_memory():
     """Whatever was made for a request stayed until the task was another one, and every fold for good."""
     client = Client("north", ROWS)
     for number in range(10 * MAX_CACHED):
-        assert client.kept(UNCOUNTED, made, number) == number
+        assert client.cached(UNCOUNTED, made, number) == number
         client.of(Fold(number % 7, 7, number))
     assert len(client.cache.made) == MAX_CACHED
     assert len(client.folds) == MAX_CACHED
 
 
 def test_an_answer_does_not_hang_on_what_was_forgotten(monkeypatch):
-    task = server.plan(method("fairfl"), take_census(ROWS, "all"), ("north",), positive="yes").task
-    asked = Sums(Surrogate(), 0.5, np.ones(task.encoding.width + 1), np.ones(1), np.zeros((2, 2)))
+    task = server.plan(
+        method("fairfl"), summary_statistics(ROWS, "all"), ("north",), positive="yes"
+    ).task
+    request = Sums(Surrogate(), 0.5, np.ones(task.encoding.width + 1), np.ones(1), np.zeros((2, 2)))
     replies = []
     for size in (MAX_CACHED, 1):
         monkeypatch.setattr(room, "MAX_CACHED", size)
-        replies.append(answer(Client("north", ROWS), "sums", Broadcast(1, task, asked)).sums)
+        replies.append(answer(Client("north", ROWS), "sums", Broadcast(1, task, request)).sums)
     for name, value in replies[0].items():
         np.testing.assert_array_equal(value, replies[1][name])

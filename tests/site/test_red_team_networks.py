@@ -16,15 +16,15 @@ pytest.importorskip("torch", reason="needs agnosticfair[torch]")
 from agnosticfair.client.client import Client
 from agnosticfair.client.networks import batches
 from agnosticfair.client.steps import answer
-from agnosticfair.data.census import take_census
 from agnosticfair.data.schema import applied, schema_of
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.errors import FederationError
 from agnosticfair.federation import in_process
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import method
-from agnosticfair.protocol.faults import Asker
+from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.questions import (
+from agnosticfair.protocol.requests import (
     Architecture,
     Average,
     Averaged,
@@ -40,8 +40,8 @@ from agnosticfair.site.rehearsal import rehearsed
 
 ROWS = small_table(240, 5)
 SITES = ("north", "south")
-SCHEMA = schema_of(take_census(ROWS, "all"), "y")
-PLAN = server.plan(method("fairfl"), take_census(ROWS, "all"), SITES, positive="yes")
+SCHEMA = schema_of(summary_statistics(ROWS, "all"), "y")
+PLAN = server.plan(method("fairfl"), summary_statistics(ROWS, "all"), SITES, positive="yes")
 TASK = replace(PLAN.task, network=Architecture("linear", ()))
 d = TASK.encoding.width
 SIZE = 3 * d + 1
@@ -57,8 +57,8 @@ def step_of(batch=None, w=None, **changes):
     at = {"w": weights() if w is None else w, "alpha": np.ones(1), "C": np.zeros((2, 2))}
     ones, none = np.ones(SIZE), np.zeros(SIZE)
     steps = {"steps": 1, "batch": batch, "momentum": 0.0, "device": "cpu", "before": None}
-    asked = {"share": 0.0, "seed": 0, "rate": 1e-3, "ridge": none, "scale": ones, **steps, **at}
-    return TrainNetwork(Surrogate("sigmoid", 1.0), **{**asked, **changes})
+    request = {"share": 0.0, "seed": 0, "rate": 1e-3, "ridge": none, "scale": ones, **steps, **at}
+    return TrainNetwork(Surrogate("sigmoid", 1.0), **{**request, **changes})
 
 
 def refusal(key="north"):
@@ -67,14 +67,14 @@ def refusal(key="north"):
 
 def site_of(rows, **policy):
     held = partial(answer, Client("north", applied(SCHEMA, rows, "north")))
-    own = {"masks": True, "schema": SCHEMA, "least_rows": 1, **policy}
+    own = {"masks": True, "schema": SCHEMA, "min_rows": 1, **policy}
     return guarded(SitePolicy("north", SITES, **own), held)
 
 
-def verdict(site, question, task=TASK):
+def verdict(site, one_request, task=TASK):
     """What the coordinator can see of an answer under masks."""
     try:
-        found = site(question.step, Broadcast(1, task, question))
+        found = site(one_request.step, Broadcast(1, task, one_request))
     except FederationError as error:
         return str(error)
     return {name: np.shape(value) for name, value in found.sums.items()}
@@ -94,16 +94,16 @@ def test_batches_that_the_coordinator_knows_are_solved_for_the_rows():
     shift between the sites. Batches now hang on the rows, which the coordinator does not know."""
     tables = dealt(ROWS, 2)
     engine, roster = rehearsed(in_process(tables), schema=SCHEMA)
-    asker, task = Asker(engine, engine.clients(), secure=roster), TASK
+    coordinator, task = Coordinator(engine, engine.clients(), secure=roster), TASK
     sizes = {key: len(rows) for key, rows in tables.items()}
     task, first = (
-        replace(task, clients=asker.keys),
-        dict(zip(sizes, (0, sizes[asker.keys[0]]), strict=True)),
+        replace(task, clients=coordinator.keys),
+        dict(zip(sizes, (0, sizes[coordinator.keys[0]]), strict=True)),
     )
     A, b = [], []
     for number in range(1, len(ROWS) + 60):
         size = 12 + number % 3
-        total = asker.total(Broadcast(number, task, step_of(size))).sums["moved"]
+        total = coordinator.total(Broadcast(number, task, step_of(size))).sums["moved"]
         known = np.zeros(len(ROWS))
         for key, n in sizes.items():
             known[first[key] + as_it_was_drawn(key, 0, number, n, size)] = n / size
@@ -117,8 +117,8 @@ def test_batches_that_the_coordinator_knows_are_solved_for_the_rows():
 
 @pytest.mark.parametrize("batch", [1, 9])
 def test_a_step_of_one_row_is_that_row(batch):
-    assert verdict(site_of(ROWS, least_rows=10), step_of(batch)) == refusal()
-    assert isinstance(verdict(site_of(ROWS, least_rows=10), step_of(10)), dict)
+    assert verdict(site_of(ROWS, min_rows=10), step_of(batch)) == refusal()
+    assert isinstance(verdict(site_of(ROWS, min_rows=10), step_of(10)), dict)
 
 
 @pytest.mark.parametrize("n", range(20, 100, 3))
@@ -135,8 +135,8 @@ def test_an_array_that_is_short_fails_where_a_site_has_the_last_group():
     without = ROWS.take(sex == 0)
     short = np.zeros((1, 2))
     before = Trained(weights(), np.ones(1), short, np.zeros(SIZE))
-    for question in (step_of(C=short), step_of(before=before), step_of(alpha=np.ones(2))):
-        assert {verdict(site_of(rows), question) for rows in (ROWS, without)} == {refusal()}
+    for request in (step_of(C=short), step_of(before=before), step_of(alpha=np.ones(2))):
+        assert {verdict(site_of(rows), request) for rows in (ROWS, without)} == {refusal()}
 
 
 @pytest.mark.parametrize("steps", [1, 2])
@@ -157,18 +157,18 @@ def test_numbers_that_overflow_at_one_row_tell_nothing(steps):
         1e-30,
         3e38,
     )  # far above the middle, beyond what a float32 holds
-    question = step_of(w=w, steps=steps)
+    request = step_of(w=w, steps=steps)
     rest = ROWS.take(np.arange(len(ROWS)) != oldest)
-    one, other = (verdict(site_of(rows), question) for rows in (ROWS, rest))
+    one, other = (verdict(site_of(rows), request) for rows in (ROWS, rest))
     assert one == other
     assert isinstance(one, dict)
 
 
 def test_a_network_or_steps_that_fill_the_memory_come_to_no_row():
-    def looked(step, question):
+    def looked(step, one_request):
         pytest.fail(f"step {step!r} came to the rows")
 
-    site = guarded(SitePolicy("north", SITES, masks=True, schema=SCHEMA, least_rows=1), looked)
+    site = guarded(SitePolicy("north", SITES, masks=True, schema=SCHEMA, min_rows=1), looked)
     for hidden in ((10**9, 10**9), (0,), (-5, 3)):
         task = replace(TASK, network=Architecture("mlp", hidden))
         assert verdict(site, step_of(), task) == refusal()
@@ -181,7 +181,7 @@ shapes = st.sampled_from([(2, 2), (2, 2), (1, 2), (4, 2)])
 
 @st.composite
 def requests(draw):
-    """Questions of local training whose fields are of the right types, and hostile."""
+    """Requests of local training whose fields are of the right types, and hostile."""
     w, C = weights(draw(numbers)), np.full(draw(shapes), draw(numbers))
     w[:d], w[d : 2 * d] = draw(numbers), draw(st.sampled_from([1.0, 1e-30, 0.0]))
     linear = replace(TASK, network=None)
@@ -221,7 +221,7 @@ def requests(draw):
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(requests(), st.integers(0, len(ROWS) - 1))
 def test_whatever_training_is_asked_for_the_verdict_does_not_hang_on_a_row(request, row):
-    task, question = request
+    task, broadcast = request
     rest = ROWS.take(np.arange(len(ROWS)) != row)
-    one, other = (verdict(site_of(rows, least_rows=10), question, task) for rows in (ROWS, rest))
+    one, other = (verdict(site_of(rows, min_rows=10), broadcast, task) for rows in (ROWS, rest))
     assert one == other

@@ -70,10 +70,10 @@ def main() -> None:
     """Read a cell, print its rows as the last line."""
     from agnosticfair_research.benchmark import Cell, run_cell
 
-    asked = json.loads(sys.stdin.readline())
+    request = json.loads(sys.stdin.readline())
     ends_after(lambda: os.read(0, 1))  # no more is written: it returns when the writer is gone
-    lists = {name: tuple(asked[name]) for name in ("limits", "asked")}
-    row = run_cell(Cell(**asked | lists))
+    lists = {name: tuple(request[name]) for name in ("limits", "request")}
+    row = run_cell(Cell(**request | lists))
     print("\n" + json.dumps(row, allow_nan=False))
 
 

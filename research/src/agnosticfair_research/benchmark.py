@@ -1,10 +1,10 @@
 """The benchmark: fairness where nobody trained, with settings that are functions of training rows.
 
 One rule for every entrant. It is asked for differences of ASKED, and each time fitted on some folds of the
-training rows and tried on the others. A setting keeps the limit if its worst difference over named parts (single
+training rows and tried on the others. A setting keeps the limit if its worst difference over subgroups (single
 values and pairs of values) of the rows tried, less twice its standard error, is at most the limit. Of those that
 keep it the most accurate is taken, or, of all within one standard error of its accuracy, the one whose p90 over
-these parts is lowest; where none keeps it, the one nearest to it. It is fitted again on all training rows, and
+these subgroups is lowest; where none keeps it, the one nearest to it. It is fitted again on all training rows, and
 measured on deployments that nobody saw. See research/docs/benchmark.md.
 """
 
@@ -35,7 +35,7 @@ from agnosticfair_research.deployments import (
     measure,
     measure_all,
     named_suite,
-    natural_parts,
+    natural_subgroups,
 )
 from agnosticfair_research.entrants import (
     ENTRANTS,
@@ -71,7 +71,7 @@ class Cell:
     seed: int
     entrant: str
     limits: tuple[float, ...] = LIMITS
-    asked: tuple[float, ...] = ASKED
+    request: tuple[float, ...] = ASKED
     folder: str | None = None
     file: str | None = None
 
@@ -93,12 +93,12 @@ def cells(
     splits: Iterable[str] = ("shift",),
     *,
     limits: Sequence[float] = LIMITS,
-    asked: Sequence[float] = ASKED,
+    request: Sequence[float] = ASKED,
     folder: str | None = None,
 ) -> list[Cell]:
     """Every cell asked for.
 
-    >>> [cell.key for cell in cells(["adult"], [0, 1], ["fl"])]
+    >>> [stratum.key for stratum in strata(["adult"], [0, 1], ["fl"])]
     ['adult-shift-00-fl', 'adult-shift-01-fl']
     """
     seeds, files, splits = [*dict.fromkeys(seeds)], _files(entrants), [*splits]
@@ -114,7 +114,7 @@ def cells(
         if not 0 < limit <= 1:
             raise SettingsError(f"limit {limit} is no difference of two rates: give one up to 1")
     made = [
-        Cell(dataset(data).name, split, seed, name, tuple(limits), tuple(asked), folder, file)
+        Cell(dataset(data).name, split, seed, name, tuple(limits), tuple(request), folder, file)
         for data in dict.fromkeys(datasets)
         for split in splits
         for seed in seeds
@@ -146,8 +146,8 @@ def parsed(seeds: str) -> list[int]:
     [0, 1, 2, 7]
     """
     found: list[int] = []
-    for part in seeds.split(","):
-        first, _, last = part.strip().partition("-")
+    for subgroup in seeds.split(","):
+        first, _, last = subgroup.strip().partition("-")
         if not first.isdigit() or not (last or first).isdigit():
             raise SettingsError(f"seeds {seeds!r} are no numbers and ranges: write 0-4 or 0,3")
         found += range(int(first), int(last or first) + 1)
@@ -170,7 +170,7 @@ def here(names: Iterable[str], folder: str | None) -> tuple[list[str], dict[str,
 class Prepared:
     """A split with what all of its entrants share.
 
-    folds: each row's fold, by client.  named: the parts of the training rows that the rule looks at.  suite:
+    folds: each row's fold, by client.  subgroups: the subgroups of the training rows that the rule looks at.  suite:
     the deployments.  plain: seconds of a plain logistic regression.  sceptic: scores of ``fairfl`` on the
     training and the test rows, whose threshold the sceptic moves.
     """
@@ -179,7 +179,7 @@ class Prepared:
     train: Train
     table: Table
     folds: Mapping[str, np.ndarray]
-    named: Suite
+    subgroups: Suite
     suite: Suite
     plain: float
     sceptic: tuple[np.ndarray, np.ndarray]
@@ -192,7 +192,7 @@ def prepared(name: str, split_name: str, seed: int, folder: str | None) -> Prepa
     natural = None
     if split_name == "shift":
         split = shift(table, source, None, seed)
-        natural = natural_parts(split, source.shift)
+        natural = natural_subgroups(split, source.shift)
     else:
         split = iid(table, 2, seed, TRAINED)
     train = Train(split.train, source.positive, source.sensitive_features, seed)
@@ -221,8 +221,8 @@ def _plain_seconds(train: Train) -> float:
 
 def _scores(train: Train, split: Split) -> tuple[np.ndarray, np.ndarray]:
     model = model_of(train, "fairfl")
-    own = np.concatenate([model.decision(table) for table in split.train.values()])
-    return own, model.decision(split.test)
+    table_here = np.concatenate([model.decision(table) for table in split.train.values()])
+    return table_here, model.decision(split.test)
 
 
 def run_cell(cell: Cell) -> Row:
@@ -243,7 +243,7 @@ def run_cell(cell: Cell) -> Row:
         warnings.simplefilter("ignore")  # what another library says to its own authors
         held = prepared(cell.dataset, cell.split, cell.seed, cell.folder)
         try:
-            tried = _tried(entrant, held, cell.asked)
+            tried = _tried(entrant, held, cell.request)
             made["tried"] = [setting.told(tried) for setting in tried]
             return made | {"rows": _measured(entrant, held, tried, cell.limits)}
         except (
@@ -255,10 +255,10 @@ def run_cell(cell: Cell) -> Row:
 @dataclass(frozen=True)
 class Tried:
     """A setting on the folds it was not fitted on. right: (n,), the probability that each row is decided as
-    its label says.  worst, p90: of the differences over named parts; beyond: the largest less BEYOND standard
+    its label says.  worst, p90: of the differences over subgroups; beyond: the largest less BEYOND standard
     errors.  why: what went wrong."""
 
-    asked: float
+    request: float
     right: np.ndarray = field(default_factory=lambda: np.zeros(1), compare=False)
     worst: float = np.inf
     beyond: float = np.inf
@@ -273,10 +273,10 @@ class Tried:
         """What the rule goes by, for who would check it; ``behind``: each other setting that was tried, by how much
         this one is less accurate, and the standard error of that."""
         if self.why:
-            return {"asked": self.asked, "why": self.why}
+            return {"request": self.request, "why": self.why}
         numbers = {name: getattr(self, name) for name in ("accuracy", "worst", "beyond", "p90")}
-        behind = [[t.asked, *self.behind(t)] for t in others if t is not self and not t.why]
-        return {"asked": self.asked, **numbers, "behind": behind}
+        behind = [[t.request, *self.behind(t)] for t in others if t is not self and not t.why]
+        return {"request": self.request, **numbers, "behind": behind}
 
     def behind(self, other: Tried) -> tuple[float, float]:
         """By how much it is less accurate, and the standard error of that difference, which is on the same rows."""
@@ -289,29 +289,29 @@ class Tried:
         return less <= ALIKE * error
 
 
-def _tried(entrant: Entrant, held: Prepared, asked: Sequence[float]) -> list[Tried]:
+def _tried(entrant: Entrant, prepared: Prepared, request: Sequence[float]) -> list[Tried]:
     """Every setting of an entrant, cross-fitted; one if it has no more."""
-    return [_cross_fitted(entrant, held, a) for a in (asked if entrant.asks else asked[:1])]
+    return [_cross_fitted(entrant, prepared, a) for a in (request if entrant.asks else request[:1])]
 
 
-def _cross_fitted(entrant: Entrant, held: Prepared, asked: float) -> Tried:
-    p = {name: np.empty(len(table)) for name, table in held.train.clients.items()}
+def _cross_fitted(entrant: Entrant, prepared: Prepared, request: float) -> Tried:
+    p = {name: np.empty(len(table)) for name, table in prepared.train.clients.items()}
     try:
         for fold in range(FOLDS):
-            kept = {k: t.take(held.folds[k] != fold) for k, t in held.train.clients.items()}
-            decide = entrant.fit(replace(held.train, clients=kept), asked)
-            for name, table in held.train.clients.items():
-                out = held.folds[name] == fold
+            kept = {k: t.take(prepared.folds[k] != fold) for k, t in prepared.train.clients.items()}
+            decide = entrant.fit(replace(prepared.train, clients=kept), request)
+            for name, table in prepared.train.clients.items():
+                out = prepared.folds[name] == fold
                 p[name][out] = decided(decide, table.take(out))
     except Exception as error:
-        return Tried(asked, why=f"{type(error).__name__}: {error}"[:300])
-    y = held.table.labels(held.train.positive)
-    s = held.table.column(held.train.sensitive_features).codes
-    own = np.concatenate([*p.values()])
-    found = measure_all(held.named, y, own, s)
-    rd, error_of = found["risk_difference"], found["risk_difference_error"]
-    least, p90 = float((rd - BEYOND * error_of).max()), float(np.quantile(rd, 0.9))
-    return Tried(asked, 1.0 - np.abs(y - own), float(rd.max()), least, p90)
+        return Tried(request, why=f"{type(error).__name__}: {error}"[:300])
+    y = prepared.table.labels(prepared.train.positive)
+    s = prepared.table.column(prepared.train.sensitive_features).codes
+    table_here = np.concatenate([*p.values()])
+    measures = measure_all(prepared.subgroups, y, table_here, s)
+    rd, error_of = measures["risk_difference"], measures["risk_difference_error"]
+    minimum, p90 = float((rd - BEYOND * error_of).max()), float(np.quantile(rd, 0.9))
+    return Tried(request, 1.0 - np.abs(y - table_here), float(rd.max()), minimum, p90)
 
 
 def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
@@ -323,7 +323,7 @@ def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
     >>> right = np.repeat([1.0, 0.0], [80, 20])
     >>> lax, fair = Tried(0.1, right, 0.3, 0.2, 0.1), Tried(0.05, right[::-1], 0.1, 0.05, 0.02)
     >>> poor = Tried(0.01, np.zeros(100), 0.0, 0.0, 0.0)
-    >>> chosen([lax, fair, poor], 0.2)[0].asked, chosen([lax], 0.1)[1]
+    >>> chosen([lax, fair, poor], 0.2)[0].request, chosen([lax], 0.1)[1]
     (0.05, False)
     """
     there = [t for t in tried if not t.why]
@@ -337,23 +337,25 @@ def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
 
 
 def _measured(
-    entrant: Entrant, held: Prepared, tried: Sequence[Tried], limits: Sequence[float]
+    entrant: Entrant, prepared: Prepared, tried: Sequence[Tried], limits: Sequence[float]
 ) -> list[Row]:
     rows: list[Row] = []
     fits: dict[float, tuple[Decide, float]] = {}
     for limit in limits:
         setting, kept = chosen(tried, limit)
-        if setting.asked not in fits:
+        if setting.request not in fits:
             begin = perf_counter()
-            decide = entrant.fit(replace(held.train), setting.asked)  # nothing encoded before
-            fits[setting.asked] = decide, perf_counter() - begin
+            decide = entrant.fit(replace(prepared.train), setting.request)  # nothing encoded before
+            fits[setting.request] = decide, perf_counter() - begin
             if not entrant.sees:
-                _check_blind(decide, held)
-        decide, seconds = fits[setting.asked]
-        about = {"limit": limit, "asked": setting.asked if entrant.asks else None, "kept": kept}
+                _check_blind(decide, prepared)
+        decide, seconds = fits[setting.request]
+        about = {"limit": limit, "request": setting.request if entrant.asks else None, "kept": kept}
         about |= {"cross_worst": setting.worst, "cross_beyond": setting.beyond}
         about |= {"cross_accuracy": setting.accuracy, "seconds": seconds}
-        rows.append(about | {"ratio": seconds / held.plain} | on_deployments(decide, held, limit))
+        rows.append(
+            about | {"ratio": seconds / prepared.plain} | on_deployments(decide, prepared, limit)
+        )
     return rows
 
 
@@ -367,9 +369,9 @@ def decided(decide: Decide, table: Table) -> np.ndarray:
     return p
 
 
-def _check_blind(decide: Decide, held: Prepared) -> None:
+def _check_blind(decide: Decide, prepared: Prepared) -> None:
     """Raise if an entrant that says it does not see the sensitive feature decides otherwise where that is another."""
-    test, name = held.split.test, held.train.sensitive_features
+    test, name = prepared.split.test, prepared.train.sensitive_features
     own = test.sensitive_features[name]
     other = replace(own, codes=(own.codes + 1) % len(own.categories))
     swapped = replace(test, sensitive_features={**test.sensitive_features, name: other})
@@ -377,29 +379,29 @@ def _check_blind(decide: Decide, held: Prepared) -> None:
         raise SettingsError(f"it looks at {name!r} when it decides: say sees=True in its file")
 
 
-def on_deployments(decide: Decide, held: Prepared, limit: float) -> Row:
+def on_deployments(decide: Decide, prepared: Prepared, limit: float) -> Row:
     """What a decision is worth on test and training rows and over the deployments, with the sceptic's beside."""
-    test, train = held.split.test, held.train
+    test, train = prepared.split.test, prepared.train
     y, s = test.labels(train.positive), test.column(train.sensitive_features).codes
     p = decided(decide, test)
-    found = measure_all(held.suite, y, p, s)
+    measures = measure_all(prepared.suite, y, p, s)
     own = measure(
-        held.table.labels(train.positive),
+        prepared.table.labels(train.positive),
         np.concatenate([decided(decide, table) for table in train.clients.values()]),
-        held.table.column(train.sensitive_features).codes,
+        prepared.table.column(train.sensitive_features).codes,
     )
-    y_train = held.table.labels(train.positive)
-    sign, t = as_accurate(held.sceptic[0], y_train, own["accuracy"], own["positive_rate"])
-    sceptic = measure_all(held.suite, y, moved(held.sceptic[1], sign, t), s)
+    y_train = prepared.table.labels(train.positive)
+    sign, t = as_accurate(prepared.sceptic[0], y_train, own["accuracy"], own["positive_rate"])
+    sceptic = measure_all(prepared.suite, y, moved(prepared.sceptic[1], sign, t), s)
     names = (*MEASURES, *(f"{name}_error" for name in MEASURES))
     return {
-        "test": {name: float(found[name][0]) for name in names},
+        "test": {name: float(measures[name][0]) for name in names},
         "train": own,
-        **summary(held.suite, found, limit),
-        "sceptic": summary(held.suite, sceptic, limit)["all"]
+        **summary(prepared.suite, measures, limit),
+        "sceptic": summary(prepared.suite, sceptic, limit)["all"]
         | {"accuracy": float(sceptic["accuracy"][0])},
-        "deployments": found["risk_difference"].round(4).tolist(),
-        "deployment_errors": found["risk_difference_error"].round(4).tolist(),
+        "deployments": measures["risk_difference"].round(4).tolist(),
+        "deployment_errors": measures["risk_difference_error"].round(4).tolist(),
     }
 
 

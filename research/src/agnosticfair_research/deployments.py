@@ -1,7 +1,7 @@
 """Deployments that no method saw, each as weights over the test rows, and what a decision does there.
 
 One definition for every experiment. Some are inside the set that a method was trained for, most are
-not: a method trained over kernels meets named parts, one trained over pairs meets triples, tilts and
+not: a method trained over kernels meets subgroups, one trained over pairs meets triples, tilts and
 columns that are no features.
 """
 
@@ -14,30 +14,35 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from agnosticfair.data.axes import codes_of, own_axes
+from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
 from agnosticfair.federation import Fit
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.basis import gaussian_kernel
-from agnosticfair.mathematics.parts import (
+from agnosticfair.mathematics.subgroups import (
     Axis,
-    Part,
+    Subgroup,
+    large_subgroups,
     members,
-    named_parts,
-    part_name,
     sizes_of,
+    subgroup_name,
     triples,
 )
 from agnosticfair_research.datasets import Shift
 from agnosticfair_research.splits import Split
 
 KINDS = ("test set", "natural", "single value", "pair", "triple", "kernel tilt", "mixture")
-LEAST_ROWS = 400  # of a deployment; of a weighted one, the effective number
-LEAST_SHARE = 0.05  # of every group in it
-MOST = {"pair": 400, "triple": 150, "kernel tilt": 40, "mixture": 40}  # drawn where there are more
-MIXED = 5  # parts in a mixture, at most
+MIN_ROWS = 400  # of a deployment; of a weighted one, the effective number
+MIN_SHARE = 0.05  # of every group in it
+MAXIMUM = {
+    "pair": 400,
+    "triple": 150,
+    "kernel tilt": 40,
+    "mixture": 40,
+}  # drawn where there are more
+MIXED = 5  # subgroups in a mixture, at most
 WIDTH = 1.0  # of a tilt's kernel, in the encoded space
 BEYOND = 2.0  # standard errors over a limit that are no accident
 
@@ -45,7 +50,7 @@ BEYOND = 2.0  # standard errors over a limit that are no accident
 @dataclass(frozen=True)
 class Suite:
     """names, kinds: of each of D deployments.  weights: (D, n) over the rows, not negative, sparse; a
-    part's are 0 and 1."""
+    subgroup's are 0 and 1."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -81,8 +86,8 @@ def deployments(
 ) -> Suite:
     """All deployments of a test set that are large enough and hold every group of ``sensitive_feature``.
 
-    The test set itself; the ``natural`` ones (see ``natural_parts``); single values, pairs and triples of
-    values of all columns, features or not, numbers in four bands; tilts around random rows; mixtures of
+    The test set itself; the ``natural`` ones (see ``natural_subgroups``); single values, pairs and triples of
+    values of all columns, features or not, numbers in four bins; tilts around random rows; mixtures of
     single values and pairs. The seed draws the tilts, the mixtures, and which pairs and triples where there
     are more than MOST.
     """
@@ -91,23 +96,23 @@ def deployments(
     found |= {k: Deployment(KINDS[1], np.flatnonzero(rows)) for k, rows in (natural or {}).items()}
     if not found["test set"].large_enough(s):
         raise DataError(
-            f"the {n} test rows are fewer than {LEAST_ROWS}, or lack a group: no deployment can be measured"
+            f"the {n} test rows are fewer than {MIN_ROWS}, or lack a group: no deployment can be measured"
         )
-    parts = _Parts.of(test, sensitive_feature)
-    mixable = parts.large(parts.shallow)
+    subgroups = _Subgroups.of(test, sensitive_feature)
+    mixable = subgroups.large(subgroups.shallow)
     for kind in KINDS[2:4]:
         own = [name for name, weighed in mixable.items() if weighed.kind == kind]
-        found = {name: mixable[name] for name in _drawn(own, MOST.get(kind), rng)} | found
-    deep = triples([*parts.shallow])
+        found = {name: mixable[name] for name in _drawn(own, MAXIMUM.get(kind), rng)} | found
+    deep = triples([*subgroups.shallow])
     order = (deep[k] for k in rng.permutation(len(deep)))
-    found |= parts.large(order, MOST["triple"])
+    found |= subgroups.large(order, MAXIMUM["triple"])
     X = encode(encoding, test)
-    centres = rng.choice(n, min(MOST["kernel tilt"], n), replace=False)
+    centres = rng.choice(n, min(MAXIMUM["kernel tilt"], n), replace=False)
     K = gaussian_kernel(X, X[centres], WIDTH)
     for i, k in zip(centres, K.T, strict=True):
         found[f"tilt to row {i}"] = Deployment(KINDS[5], np.arange(n), k)
     mixed = [weighed.rows for weighed in mixable.values()]
-    for k in range(MOST["mixture"] if len(mixed) > 1 else 0):
+    for k in range(MAXIMUM["mixture"] if len(mixed) > 1 else 0):
         found[f"mixture {k + 1}"] = _mixture(mixed, n, rng)
     kept = {name: weighed for name, weighed in found.items() if weighed.large_enough(s)}
     return _suite(
@@ -117,16 +122,16 @@ def deployments(
 
 def named_suite(table: Table, sensitive_feature: str) -> Suite:
     """All of these rows, and the single values and pairs of values among them that are large enough."""
-    parts = _Parts.of(table, sensitive_feature)
-    everybody = {"all rows": Deployment(KINDS[0], np.arange(len(table)))}
-    return _suite(everybody | parts.large(parts.shallow), len(table))
+    subgroups = _Subgroups.of(table, sensitive_feature)
+    overall = {"all rows": Deployment(KINDS[0], np.arange(len(table)))}
+    return _suite(overall | subgroups.large(subgroups.shallow), len(table))
 
 
-def natural_parts(split: Split, shift: Shift) -> dict[str, np.ndarray]:
+def natural_subgroups(split: Split, shift: Shift) -> dict[str, np.ndarray]:
     """The test rows (n,) of the values that the shift trains less on, or holds back; and of all others."""
     column = split.test.column(shift.column)
-    found = {name: split.test_part == k for k, name in enumerate(split.parts)}
-    for code in np.unique(column.codes[split.test_part == 1]):
+    found = {name: split.test_piece == k for k, name in enumerate(split.pieces)}
+    for code in np.unique(column.codes[split.test_piece == 1]):
         found[f"{shift.column} = {column.categories[code]}"] = column.codes == code
     return found
 
@@ -140,7 +145,7 @@ class Deployment:
     weights: np.ndarray | None = None
 
     def large_enough(self, s: np.ndarray) -> bool:
-        """Whether the rows are worth LEAST_ROWS and every group in s (n,) has LEAST_SHARE of their weight.
+        """Whether the rows are worth MIN_ROWS and every group in s (n,) has MIN_SHARE of their weight.
 
         >>> both = Deployment("pair", np.arange(400))
         >>> both.large_enough(np.array([0, 1] * 200)), both.large_enough(np.array([0] * 399 + [1]))
@@ -148,66 +153,72 @@ class Deployment:
         """
         w = np.ones(len(self.rows)) if self.weights is None else self.weights
         total = w.sum()
-        if total <= 0 or total**2 < LEAST_ROWS * (1 - 1e-9) * (w @ w):
+        if total <= 0 or total**2 < MIN_ROWS * (1 - 1e-9) * (w @ w):
             return False
         mass = np.bincount(s[self.rows], w, s.max() + 1)[np.unique(s)]
-        return bool(mass.min() >= LEAST_SHARE * total)
+        return bool(mass.min() >= MIN_SHARE * total)
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _Subgroups:
     """The conjunctions of values of some rows. shallow: those of one or two values with enough rows."""
 
     axes: Sequence[Axis]
     codes: np.ndarray
     s: np.ndarray
-    shallow: Sequence[Part]
+    shallow: Sequence[Subgroup]
 
     @classmethod
-    def of(cls, table: Table, sensitive_feature: str) -> _Parts:
+    def of(cls, table: Table, sensitive_feature: str) -> _Subgroups:
         names = {*table.numeric, *table.categorical, *table.sensitive_features, *table.other}
-        axes = own_axes(table, sorted(names - {sensitive_feature}))
+        axes = axes_of_table(table, sorted(names - {sensitive_feature}))
         codes = codes_of(table, axes)
-        shallow = named_parts(codes, sizes_of(axes), LEAST_ROWS / len(table))
+        shallow = large_subgroups(codes, sizes_of(axes), MIN_ROWS / len(table))
         return cls(axes, codes, table.column(sensitive_feature).codes, shallow)
 
-    def large(self, parts: Iterable[Part], most: int | None = None) -> dict[str, Deployment]:
-        """The first ``most`` of the parts that are large enough, by name."""
-        found: dict[str, Deployment] = {}
-        for part in parts:
-            if len(found) == most:
+    def large(
+        self, subgroups: Iterable[Subgroup], maximum: int | None = None
+    ) -> dict[str, Deployment]:
+        """The first ``maximum`` of the subgroups that are large enough, by name."""
+        deployments: dict[str, Deployment] = {}
+        for subgroup in subgroups:
+            if len(deployments) == maximum:
                 break
-            rows = np.flatnonzero(members(self.codes, part))
-            if len(rows) >= LEAST_ROWS:
-                weighed = Deployment(KINDS[1 + len(part)], rows)
+            rows = np.flatnonzero(members(self.codes, subgroup))
+            if len(rows) >= MIN_ROWS:
+                weighed = Deployment(KINDS[1 + len(subgroup)], rows)
                 if weighed.large_enough(self.s):
-                    found[part_name(self.axes, part)] = weighed
-        return found
+                    deployments[subgroup_name(self.axes, subgroup)] = weighed
+        return deployments
 
 
-def _drawn(names: list[str], most: int | None, rng: np.random.Generator) -> list[str]:
-    if most is None or len(names) <= most:
+def _drawn(names: list[str], maximum: int | None, rng: np.random.Generator) -> list[str]:
+    if maximum is None or len(names) <= maximum:
         return names
-    return [names[k] for k in np.sort(rng.choice(len(names), most, replace=False))]
+    return [names[k] for k in np.sort(rng.choice(len(names), maximum, replace=False))]
 
 
-def _mixture(parts: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> Deployment:
-    """Rows of some parts, drawn, each part with a share of its own."""
-    count = int(rng.integers(2, min(MIXED, len(parts)) + 1))
+def _mixture(subgroups: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> Deployment:
+    """Rows of some subgroups, drawn, each subgroup with a share of its own."""
+    count = int(rng.integers(2, min(MIXED, len(subgroups)) + 1))
     mixed = np.zeros(n)
-    chosen = rng.choice(len(parts), count, replace=False)
+    chosen = rng.choice(len(subgroups), count, replace=False)
     for share, k in zip(rng.dirichlet(np.ones(count)), chosen, strict=True):
-        mixed[parts[k]] += share / len(parts[k])
+        mixed[subgroups[k]] += share / len(subgroups[k])
     rows = np.flatnonzero(mixed)
     return Deployment(KINDS[6], rows, mixed[rows] / mixed.max())
 
 
-def _suite(found: Mapping[str, Deployment], n: int) -> Suite:
-    ends = np.cumsum([0, *(len(weighed.rows) for weighed in found.values())])
-    rows = np.concatenate([weighed.rows for weighed in found.values()])
-    weights = [np.ones(len(f.rows)) if f.weights is None else f.weights for f in found.values()]
-    matrix = csr_array((np.concatenate(weights), rows, ends), shape=(len(found), n))
-    return Suite(tuple(found), tuple(weighed.kind for weighed in found.values()), matrix)
+def _suite(deployments: Mapping[str, Deployment], n: int) -> Suite:
+    ends = np.cumsum([0, *(len(weighed.rows) for weighed in deployments.values())])
+    rows = np.concatenate([weighed.rows for weighed in deployments.values()])
+    weights = [
+        np.ones(len(f.rows)) if f.weights is None else f.weights for f in deployments.values()
+    ]
+    matrix = csr_array((np.concatenate(weights), rows, ends), shape=(len(deployments), n))
+    return Suite(
+        tuple(deployments), tuple(weighed.kind for weighed in deployments.values()), matrix
+    )
 
 
 MEASURES = ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate")
@@ -225,12 +236,12 @@ def measure(
     0.75
     """
     right = 1.0 - np.abs(y - p)
-    by_label = metrics.positive_rates(right, y.astype(np.int64), weights)
+    by_label = scoring.positive_rates(right, y.astype(np.int64), weights)
     return {
-        "risk_difference": metrics.risk_difference(p, s, weights),
-        "accuracy": metrics.positive_rate(right, weights),  # a weighted mean, whatever of
+        "risk_difference": scoring.risk_difference(p, s, weights),
+        "accuracy": scoring.positive_rate(right, weights),  # a weighted mean, whatever of
         "balanced_accuracy": float(np.nanmean(by_label)),
-        "positive_rate": metrics.positive_rate(p, weights),
+        "positive_rate": scoring.positive_rate(p, weights),
     }
 
 

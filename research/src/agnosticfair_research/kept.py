@@ -96,19 +96,19 @@ def _show(commit: str, name: str, where: Path) -> bytes:
     return subprocess.run(words, cwd=where, capture_output=True, check=True).stdout  # noqa: S603
 
 
-def authorise(seeds: Iterable[int], own: Code, files: Iterable[str] = ()) -> None:
+def authorise(seeds: Iterable[int], code: Code, files: Iterable[str] = ()) -> None:
     """Raise unless these seeds may be run: reported ones are for a commit without local changes, also of those
     files that hold an entrant."""
     reported = sorted({*seeds} & {*REPORTED})
     if not reported:
         return
-    if own.commit is None:
+    if code.commit is None:
         raise SettingsError(
             f"seed {reported[0]} is for reporting, and there is no repository to tell the commit: name it by --commit"
         )
-    if own.clean is False:
+    if code.clean is False:
         raise SettingsError(
-            f"seed {reported[0]} is for reporting, and the code differs from commit {own.commit[:12]}: commit "
+            f"seed {reported[0]} is for reporting, and the code differs from commit {code.commit[:12]}: commit "
             "your changes, or take seeds 0 to 19"
         )
     for file in files:
@@ -120,37 +120,37 @@ def authorise(seeds: Iterable[int], own: Code, files: Iterable[str] = ()) -> Non
             )
 
 
-def write_cell(folder: Path, cell: Cell, own: Code, row: Row) -> None:
+def write_cell(folder: Path, cell: Cell, code: Code, row: Row) -> None:
     """Keep a cell, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"source": own.source, "limits": cell.limits, "asked": cell.asked, **row}
+    content = {"source": code.source, "limits": cell.limits, "request": cell.request, **row}
     text = json.dumps(content, allow_nan=False)
     write_atomically({folder / f"{cell.key}.json": text.encode()})
 
 
-def read_cell(folder: Path, cell: Cell, own: Code) -> Row | None:
+def read_cell(folder: Path, cell: Cell, code: Code) -> Row | None:
     """What was kept of a cell by the same code with the same settings, if anything; a failure is tried again."""
     try:
-        found: dict[str, Any] = json.loads((folder / f"{cell.key}.json").read_text())
+        content: dict[str, Any] = json.loads((folder / f"{cell.key}.json").read_text())
     except (OSError, ValueError):
         return None
-    same = (found.pop("source", None), found.pop("limits", None), found.pop("asked", None))
-    known = same == (own.source, [*cell.limits], [*cell.asked]) and "why" not in found
+    same = (content.pop("source", None), content.pop("limits", None), content.pop("request", None))
+    known = same == (code.source, [*cell.limits], [*cell.request]) and "why" not in content
     file = None if cell.file is None else entrants.digest(cell.file)
-    return found if known and found.get("file") == file else None
+    return content if known and content.get("file") == file else None
 
 
 def run_kept(
-    wanted: Sequence[Cell], out: Path, own: Code, jobs: int, on_done: Callable[[str], None]
+    wanted: Sequence[Cell], out: Path, code: Code, jobs: int, on_done: Callable[[str], None]
 ) -> tuple[list[Row], int]:
     """The rows of all cells, in their order, and how many of them had to be run; each is kept as it ends."""
     folder = out / "cells"
-    rows = {cell.key: read_cell(folder, cell, own) for cell in wanted}
+    rows = {cell.key: read_cell(folder, cell, code) for cell in wanted}
     todo = {cell.key: cell for cell in wanted if rows[cell.key] is None}
 
     def done(row: Row) -> None:
         key = key_of(row)
-        write_cell(folder, todo[key], own, row)
+        write_cell(folder, todo[key], code, row)
         rows[key] = row
         on_done(key)
 
@@ -159,11 +159,11 @@ def run_kept(
     return [row for row in rows.values() if row is not None], len(todo)
 
 
-def results_of(rows: Sequence[Row], own: Code, absent: Mapping[str, str]) -> dict[str, Any]:
+def results_of(rows: Sequence[Row], code: Code, absent: Mapping[str, str]) -> dict[str, Any]:
     """The content of results.json; single deployments of the first seed only."""
     first = min((row["seed"] for row in rows), default=0)
     brief = [row if row["seed"] == first else _without_deployments(row) for row in rows]
-    return {"format": FORMAT, **asdict(own), "absent": {**absent}, "cells": brief}
+    return {"format": FORMAT, **asdict(code), "absent": {**absent}, "cells": brief}
 
 
 def _without_deployments(row: Row) -> Row:
@@ -173,7 +173,7 @@ def _without_deployments(row: Row) -> Row:
 
 def unpack(results: Mapping[str, Any], out: Path) -> None:
     """Cells on the disk from the results of another machine, so that others can be added to them."""
-    own = Code(results["commit"], results["clean"], results["source"])
+    code = Code(results["commit"], results["clean"], results["source"])
     for row in results["cells"]:
         cell = Cell(*(row[name] for name in ("dataset", "split", "seed", "entrant")))
-        write_cell(out / "cells", cell, own, row)
+        write_cell(out / "cells", cell, code, row)

@@ -60,11 +60,11 @@ def reported(dataset: str, setting: str, method: str) -> Reported | None:
     return PAPER.get((dataset, setting, SAME.get(method, method)))
 
 
-def as_printed(recipe: Method) -> dict[str, str]:
-    """What a recipe must change to have its kernels around training rows, as the paper has them.
+def as_printed(method: Method) -> dict[str, str]:
+    """What a method must change to have its kernels around training rows, as the paper has them.
 
     >>> from agnosticfair.methods import METHODS
     >>> as_printed(METHODS["agnosticfair"]), as_printed(METHODS["fairfl"])
     ({'centres': 'rows'}, {})
     """
-    return {} if centres_kind(recipe) is None else {"centres": "rows"}
+    return {} if centres_kind(method) is None else {"centres": "rows"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import isnan
 from typing import Any
 
-from agnosticfair.threads import spread
+from agnosticfair.threads import parallel
 from agnosticfair_research.datasets import load_dataset
 
 Row = dict[str, Any]
@@ -23,11 +23,11 @@ def run_cells(
     jobs: int = 1,
     on_done: Callable[[Row], None] | None = None,
 ) -> list[Row]:
-    """The row that ``cell`` makes of every task, in the order of the tasks, in ``jobs`` processes.
+    """The row that ``stratum`` makes of every task, in the order of the tasks, in ``jobs`` processes.
 
     on_done sees each as it arrives.  A task has the name and the folder of its data set.
     """
     for name, folder in {(task.dataset, task.folder) for task in tasks}:
         # what is missing or altered is said, or downloaded, once and first
         load_dataset(name, folder)
-    return spread(cell, tasks, jobs, on_done)
+    return parallel(cell, tasks, jobs, on_done)

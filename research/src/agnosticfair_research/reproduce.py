@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_limits
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.methods import METHODS, Method
-from agnosticfair.methods import method as recipe
+from agnosticfair.methods import method as method
 from agnosticfair.model import Model
 from agnosticfair.settings import require_name
 from agnosticfair_research.datasets import dataset
@@ -35,7 +35,7 @@ CLIENTS = (2, 5, 10, 20, 30, 40, 50)
 COMPARED = ("agnosticfair", "agnosticfair-printed", "localfair")
 """Methods in Figure 3."""
 
-MOST_SEEDS = 3
+MAX_SEEDS = 3
 """Seeds in Figure 3, which has seven times the cells of a table."""
 
 
@@ -60,12 +60,12 @@ def cells(
 ) -> list[PaperCell]:
     """Every cell asked for; those that share a split are neighbours. Figure 3 is Adult's only.
 
-    >>> [(t.method, t.seed) for t in cells(["adult"], ["shift"], ["fl", "afl"], 2)]
+    >>> [(t.method, t.seed) for t in strata(["adult"], ["shift"], ["fl", "afl"], 2)]
     [('fl', 0), ('afl', 0), ('fl', 1), ('afl', 1)]
     """
     names, settings = list(dict.fromkeys(methods)), list(dict.fromkeys(settings))
     for name in names:
-        recipe(name)
+        method(name)
     for setting in settings:
         require_name("setting", setting, SETTINGS)
     if seeds < 1:
@@ -78,7 +78,7 @@ def cells(
             if curve and data != "adult":
                 continue
             chosen = [name for name in names if name in COMPARED or not curve]
-            for seed in range(min(seeds, MOST_SEEDS) if curve else seeds):
+            for seed in range(min(seeds, MAX_SEEDS) if curve else seeds):
                 for clients in CLIENTS if curve else (2,):
                     wanted += [PaperCell(data, setting, m, seed, clients, folder) for m in chosen]
     if not wanted:
@@ -89,9 +89,9 @@ def cells(
 
 
 def tuned(name: str, data: str) -> Method:
-    """The recipe of that name, with rows as centres, as in the paper; ``agnosticfair`` with the tau of the data set."""
+    """The method of that name, with rows as centres, as in the paper; ``agnosticfair`` with the tau of the data set."""
     tau = {"tau": dataset(data).tau} if name == "agnosticfair" else {}
-    return recipe(name, **tau, **as_printed(METHODS[name]))
+    return method(name, **tau, **as_printed(METHODS[name]))
 
 
 def run_cell(cell: PaperCell) -> Row:
@@ -119,8 +119,8 @@ def run_cell(cell: PaperCell) -> Row:
                 "outcome": fitted.outcome,
                 "outcomes": dict(fitted.outcomes),
             }
-    asked = {k: getattr(cell, k) for k in ("dataset", "setting", "method", "seed", "clients")}
-    return asked | measured | ended
+    request = {k: getattr(cell, k) for k in ("dataset", "setting", "method", "seed", "clients")}
+    return request | measured | ended
 
 
 _split = lru_cache(maxsize=1)(split_of)
@@ -148,17 +148,19 @@ def measure(model: Model, split: Split, positive: str) -> Row:
             table.column(model.sensitive_feature).codes,
         )
 
-    train = [np.concatenate(parts) for parts in zip(*map(on, split.train.values()), strict=True)]
+    train = [
+        np.concatenate(subgroups) for subgroups in zip(*map(on, split.train.values()), strict=True)
+    ]
     y, y_hat, s = on(split.test)
-    parts = [split.test_part == k for k in range(len(split.parts))]
-    local = [metrics.risk_difference(y_hat[part], s[part]) for part in parts]
+    subgroups = [split.test_piece == k for k in range(len(split.pieces))]
+    local = [scoring.risk_difference(y_hat[subgroup], s[subgroup]) for subgroup in subgroups]
     return {
-        "train_accuracy": number(metrics.accuracy(train[0], train[1])),
-        "train_risk_difference": number(metrics.risk_difference(train[1], train[2])),
-        "test_accuracy": number(metrics.accuracy(y, y_hat)),
-        "test_risk_difference": number(metrics.risk_difference(y_hat, s)),
-        "test_balanced_accuracy": number(metrics.balanced_accuracy(y, y_hat)),
+        "train_accuracy": number(scoring.accuracy(train[0], train[1])),
+        "train_risk_difference": number(scoring.risk_difference(train[1], train[2])),
+        "test_accuracy": number(scoring.accuracy(y, y_hat)),
+        "test_risk_difference": number(scoring.risk_difference(y_hat, s)),
+        "test_balanced_accuracy": number(scoring.balanced_accuracy(y, y_hat)),
         "client_risk_differences": [number(value) for value in local],
-        "majority_rate": number(metrics.majority_rate(y)),
-        "label_risk_difference": number(metrics.risk_difference(y, s)),
+        "majority_rate": number(scoring.majority_rate(y)),
+        "label_risk_difference": number(scoring.risk_difference(y, s)),
     }

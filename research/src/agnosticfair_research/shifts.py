@@ -26,7 +26,7 @@ from agnosticfair.mathematics.ambiguity import Ambiguity, Worst
 from agnosticfair.mathematics.basis import gaussian_kernel, row_priorities
 from agnosticfair.mathematics.fairness import Surrogate, worst_pair
 from agnosticfair.methods import METHODS, Method
-from agnosticfair.methods import method as recipe
+from agnosticfair.methods import method as method
 from agnosticfair.settings import require_name
 from agnosticfair_research.datasets import dataset
 from agnosticfair_research.deployments import (
@@ -36,7 +36,7 @@ from agnosticfair_research.deployments import (
     entries,
     measure,
     measure_all,
-    natural_parts,
+    natural_subgroups,
     summarise,
 )
 from agnosticfair_research.entrants import ENTRANTS, Train
@@ -57,7 +57,7 @@ MOVED = {"fairfl-moved": "accuracy", "fairfl-moved-balanced": "balanced_accuracy
 """The sceptic's rows: what of AgnosticFair, on the training rows, each is brought down to."""
 
 TUNED = "fairfl-tuned"
-_TUNED = replace(recipe("fairfl", tau=0.0425, surrogate=Surrogate("sigmoid", 0.75)), name=TUNED)
+_TUNED = replace(method("fairfl", tau=0.0425, surrogate=Surrogate("sigmoid", 0.75)), name=TUNED)
 """FairFL for the dirichlet split: of a grid of (tau, temperature), the most accurate whose gap, plus
 its standard error, is under 0.017 on the splits of seeds 100 to 119; the seeds reported are others."""
 
@@ -116,12 +116,12 @@ def cells(
 ) -> list[SuiteCell]:
     """Every cell asked for; those that share a split are neighbours.
 
-    >>> [t.method for t in cells(["adult"], methods=["fairfl", "agnosticfair"], seeds=1)]
+    >>> [t.method for t in strata(["adult"], methods=["fairfl", "agnosticfair"], seeds=1)]
     ['fairfl', 'agnosticfair', 'fairfl-moved', 'fairfl-moved-balanced']
     """
     names, datasets = list(dict.fromkeys(methods)), list(dict.fromkeys(datasets))
     for name in names:
-        recipe(name)
+        method(name)
     require_name("setting", setting, SETTINGS)
     if seeds < 1:
         raise SettingsError(f"{seeds} seeds leave nothing to run: ask for at least 1")
@@ -164,19 +164,19 @@ def run_cell(cell: SuiteCell) -> Row:
     """Fit and measure one cell. A fit that diverges is a row without measures, unless strict."""
     # One thread: a sum split over threads is rounded in another order.
     with threadpool_limits(1):
-        held = _prepared(cell.dataset, cell.setting, cell.seed, cell.folder)
+        prepared_suite = _prepared(cell.dataset, cell.setting, cell.seed, cell.folder)
         try:
-            decider = _decider(cell, held)
+            decider = _decider(cell, prepared_suite)
         except SolverError as error:
             if cell.strict:
                 raise
             return _head(cell) | {"outcome": "diverged", "outcomes": {}, "why": str(error)}
-        return _head(cell) | _ended(decider) | _measured(decider, held, cell)
+        return _head(cell) | _ended(decider) | _measured(decider, prepared_suite, cell)
 
 
 def _head(cell: SuiteCell) -> Row:
     head = {k: v for k, v in asdict(cell).items() if k not in ("strict", "folder")}
-    found = _recipe(cell)
+    found = _method(cell)
     fairness = found and (found.fairness or (found.averaging if found.averaging else None))
     return head | {"tau": fairness.tau if fairness else None}
 
@@ -203,13 +203,13 @@ def clients_of(setting: str) -> int:
 @lru_cache(maxsize=1)
 def _prepared(name: str, setting: str, seed: int, folder: str | None) -> PreparedSuite:
     source, split = dataset(name), split_of(name, setting, clients_of(setting), seed, folder)
-    natural = natural_parts(split, source.shift) if setting == "shift" else None
+    natural = natural_subgroups(split, source.shift) if setting == "shift" else None
     train = Train(split.train, source.positive, source.sensitive_features, seed)
     suite = deployments(split.test, train.encoding, seed, source.sensitive_features, natural)
     return PreparedSuite(split, train, suite)
 
 
-def _recipe(cell: SuiteCell) -> Method | None:
+def _method(cell: SuiteCell) -> Method | None:
     """The method of a cell with its tau; None for a peer."""
     if cell.method in PEERS:
         return None
@@ -218,16 +218,16 @@ def _recipe(cell: SuiteCell) -> Method | None:
     tau = tau if cell.tau is None else cell.tau
     changes = {} if tau is None else {"tau": tau}
     chosen = _TUNED if cell.method == TUNED else METHODS[name]
-    return recipe(chosen, network=cell.network, **changes, **as_printed(chosen))
+    return method(chosen, network=cell.network, **changes, **as_printed(chosen))
 
 
-def _decider(cell: SuiteCell, held: PreparedSuite) -> Decider:
+def _decider(cell: SuiteCell, prepared_suite: PreparedSuite) -> Decider:
     if cell.method in PEERS:
-        return fit_peer(cell.method, held.train)
+        return fit_peer(cell.method, prepared_suite.train)
     moved = cell.method in MOVED
     name = "fairfl" if moved else cell.method
     fitted = _fitted(replace(cell, method=name, kept=None, frontier=False))
-    threshold = _threshold(cell, fitted, held) if moved else 0.0
+    threshold = _threshold(cell, fitted, prepared_suite) if moved else 0.0
 
     def decide(table: Table) -> np.ndarray:
         return (fitted.model.decision(table) > threshold).astype(float)
@@ -256,46 +256,50 @@ def fit_peer(name: str, train: Train) -> Decider:
 @lru_cache(maxsize=8)
 def _fitted(cell: SuiteCell) -> Fit:
     """Our own fits, kept because the sceptic's rows need them again."""
-    held, chosen = _prepared(cell.dataset, cell.setting, cell.seed, cell.folder), _recipe(cell)
+    prepared_suite, chosen = (
+        _prepared(cell.dataset, cell.setting, cell.seed, cell.folder),
+        _method(cell),
+    )
     assert chosen is not None
     return fit(
-        held.split.train,
+        prepared_suite.split.train,
         chosen,
-        sensitive_features=held.train.sensitive_features,
-        positive=held.train.positive,
+        sensitive_features=prepared_suite.train.sensitive_features,
+        positive=prepared_suite.train.positive,
         seed=cell.seed,
         strict=cell.strict,
     )
 
 
-def _threshold(cell: SuiteCell, fitted: Fit, held: PreparedSuite) -> float:
+def _threshold(cell: SuiteCell, fitted: Fit, prepared_suite: PreparedSuite) -> float:
     """Where to put FairFL's threshold, chosen on the training rows."""
-    d = _on_train(fitted, held)
+    d = _on_train(fitted, prepared_suite)
     if cell.kept is not None:
         return float(np.quantile(d[d > 0], 1 - cell.kept)) if (d > 0).any() else 0.0
-    other = _on_train(_fitted(replace(cell, method="agnosticfair")), held)
-    what, rows = MOVED[cell.method], held.train.pooled
+    other = _on_train(_fitted(replace(cell, method="agnosticfair")), prepared_suite)
+    what, rows = MOVED[cell.method], prepared_suite.train.pooled
     return matching_threshold(d, rows.y, what, measure(rows.y, other > 0, rows.s)[what])
 
 
-def _on_train(fitted: Fit, held: PreparedSuite) -> np.ndarray:
-    return np.concatenate([fitted.model.decision(t) for t in held.split.train.values()])
+def _on_train(fitted: Fit, prepared_suite: PreparedSuite) -> np.ndarray:
+    return np.concatenate([fitted.model.decision(t) for t in prepared_suite.split.train.values()])
 
 
-def _measured(decider: Decider, held: PreparedSuite, cell: SuiteCell) -> Row:
-    """What a model does on the training rows, the test set and its parts, and every deployment."""
-    split, own = held.split, held.train.pooled
+def _measured(decider: Decider, prepared_suite: PreparedSuite, cell: SuiteCell) -> Row:
+    """What a model does on the training rows, the test set and its subgroups, and every deployment."""
+    split, own = prepared_suite.split, prepared_suite.train.pooled
     train = np.concatenate([decider.decide(t) for t in split.train.values()])
-    p, y = decider.decide(split.test), split.test.labels(held.train.positive)
-    s = split.test.column(held.train.sensitive_features).codes
-    found = entries(held.deployments, measure_all(held.deployments, y, p, s))
-    parts = [split.test_part == k for k in range(len(split.parts))]
-    worst = worst_reweighing(own.X, train, own.s, cell.seed + OTHER_SEED)
+    p, y = decider.decide(split.test), split.test.labels(prepared_suite.train.positive)
+    s = split.test.column(prepared_suite.train.sensitive_features).codes
+    found = entries(prepared_suite.deployments, measure_all(prepared_suite.deployments, y, p, s))
+    subgroups = [split.test_piece == k for k in range(len(split.pieces))]
+    worst = worst_reweighting(own.X, train, own.s, cell.seed + OTHER_SEED)
     return {
         **{f"train_{k}": v for k, v in measure(own.y, train, own.s).items()},
         **{f"test_{k}": v for k, v in measure(y, p, s).items()},
-        "part_risk_differences": [
-            number(measure(y[part], p[part], s[part])["risk_difference"]) for part in parts
+        "subgroup_risk_differences": [
+            number(measure(y[subgroup], p[subgroup], s[subgroup])["risk_difference"])
+            for subgroup in subgroups
         ],
         **summarise(found),
         "certified_risk_difference": None if worst is None else float(worst.value),
@@ -304,8 +308,8 @@ def _measured(decider: Decider, held: PreparedSuite, cell: SuiteCell) -> Row:
     }
 
 
-def worst_reweighing(X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int) -> Worst | None:
-    """The reweighing in A of the rows X with the largest risk difference, if there is one.
+def worst_reweighting(X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int) -> Worst | None:
+    """The reweighting in A of the rows X with the largest risk difference, if there is one.
 
     A has BOUND and KERNELS Gaussians of WIDTH around rows drawn with ``seed``; each group keeps the
     share FLOOR of the mass.  p: (n,) probability of a positive decision.  s: (n,) group codes.
@@ -316,5 +320,5 @@ def worst_reweighing(X: np.ndarray, p: np.ndarray, s: np.ndarray, seed: int) -> 
     a = np.array([K[s == j].T @ p[s == j] for j in groups])
     b = np.array([K[s == j].sum(axis=0) for j in groups])
     A = Ambiguity(K.sum(axis=0), float(len(X)), BOUND)
-    found = worst_pair(A, a, b, [*permutations(range(len(groups)), 2)], FLOOR)
-    return None if found is None else found.worst
+    worst_pair_here = worst_pair(A, a, b, [*permutations(range(len(groups)), 2)], FLOOR)
+    return None if worst_pair_here is None else worst_pair_here.worst

@@ -13,8 +13,8 @@ from agnosticfair_research.datasets import Dataset, Shift, dataset, load_dataset
 
 __all__ = ["Split", "dirichlet", "iid", "shift", "split_of"]
 
-LEAST_ROWS = 10  # training rows that a Dirichlet draw must leave every client
-MOST_DRAWS = 1000
+MIN_ROWS = 10  # training rows that a Dirichlet draw must leave every client
+MAX_DRAWS = 1000
 
 
 def split_of(name: str, setting: str, clients: int, seed: int, folder: str | None) -> Split:
@@ -30,7 +30,7 @@ def split_of(name: str, setting: str, clients: int, seed: int, folder: str | Non
 def shift(table: Table, dataset: Dataset, clients: int | None = 2, seed: int = 0) -> Split:
     """Split by the data set's shift: of the rows of the values it names one share trains, of the rest another.
 
-    Everything else, but for what is left out, is the test set, whose parts these two groups are. The first half of
+    Everything else, but for what is left out, is the test set, whose subgroups these two groups are. The first half of
     the clients (rounded up) shares the first group evenly, the others the second; where the second is held back
     altogether, all share the first.
 
@@ -144,16 +144,16 @@ def dirichlet(
         raise SettingsError(f"concentration {concentration} should be above 0 and at most 1e6")
     rng = np.random.default_rng(seed)
     train, test = shuffled(len(table), 0.6, rng)
-    check_clients(clients, len(train) // LEAST_ROWS)
+    check_clients(clients, len(train) // MIN_ROWS)
     codes = table.column(sensitive_feature).codes
     sets = [[rows[codes[rows] == g] for g in np.unique(codes)] for rows in (train, test)]
-    for _ in range(MOST_DRAWS):
+    for _ in range(MAX_DRAWS):
         shares = rng.dirichlet(np.full(clients, concentration), size=len(sets[0]))
         deal, local = (_by_shares(groups, shares) for groups in sets)
-        if min(map(len, deal)) >= LEAST_ROWS and min(map(len, local)) > 0:
+        if min(map(len, deal)) >= MIN_ROWS and min(map(len, local)) > 0:
             return dealt(table, deal, local)
     raise SettingsError(
-        f"no draw of {MOST_DRAWS} left each of {clients} clients {LEAST_ROWS} training rows and a "
+        f"no draw of {MAX_DRAWS} left each of {clients} clients {MIN_ROWS} training rows and a "
         f"test row: raise concentration {concentration:g} or lower the number of clients"
     )
 
@@ -161,8 +161,8 @@ def dirichlet(
 def _by_shares(groups: Sequence[np.ndarray], shares: np.ndarray) -> list[np.ndarray]:
     """Each group's rows cut by its row of shares (G, p), then joined by client."""
     cuts = np.cumsum(shares, axis=1)[:, :-1]
-    parts = [
+    subgroups = [
         np.split(rows, np.round(cut * len(rows)).astype(np.int64))
         for rows, cut in zip(groups, cuts, strict=True)
     ]
-    return [np.concatenate(parts) for parts in zip(*parts, strict=True)]
+    return [np.concatenate(subgroups) for subgroups in zip(*subgroups, strict=True)]

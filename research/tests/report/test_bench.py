@@ -19,7 +19,7 @@ def row(limit=0.1, accuracy=0.8, p90=0.1, top=0.2, kept=True):
     names = ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate")
     return {
         "limit": limit,
-        "asked": limit,
+        "request": limit,
         "kept": kept,
         "cross_worst": top,
         "ratio": 2.0,
@@ -73,9 +73,9 @@ def test_lines_are_means_over_seeds(made):
 
 def test_a_verdict_leaves_out_who_sees_and_counts_accuracy(made):
     lines = [f for f in aggregate(made)["lines"] if f["limit"] == 0.1]
-    found = verdict(lines)
-    assert found["won"]
-    assert found["best"]["entrant"] == "fairfl"
+    one_verdict = verdict(lines)
+    assert one_verdict["won"]
+    assert one_verdict["best"]["entrant"] == "fairfl"
     far = results(cell(OURS, accuracy=0.77, p90=0.05), cell("fairfl", accuracy=0.8))
     assert not verdict(aggregate(far)["lines"])["won"]
     beaten = results(cell(OURS, p90=0.05, top=0.3), cell("fairfl", p90=0.06, top=0.2))
@@ -106,8 +106,8 @@ def test_beyond_error_is_by_the_seeds_own_differences(lower, beaten):
     ours = [cell(OURS, seed=k, p90=0.05 + 0.1 * k) for k in seeds]
     theirs = [cell("eg", seed=k, p90=lower[k] + 0.1 * k) for k in seeds]
     lines = [f for f in aggregate(results(*ours, *theirs))["lines"] if f["limit"] == 0.1]
-    found = verdict(lines)
-    assert (found["beaten"], found["unbeaten"]) == (beaten, not beaten)
+    one_verdict = verdict(lines)
+    assert (one_verdict["beaten"], one_verdict["unbeaten"]) == (beaten, not beaten)
 
 
 def test_the_document_shows_every_cell_and_its_code(made):
@@ -117,7 +117,7 @@ def test_the_document_shows_every_cell_and_its_code(made):
     assert "no result: fairlearn is not installed" in text
     assert "commit `0123456789ab` (without local changes), development seeds 0 to 1" in text
     assert "It is missed at every limit: 1 of 1 at 0.05, 1 of 1 at 0.1." in text
-    assert "without our other recipes, it is missed at every limit: 1 of 1 at 0.05" in text
+    assert "without our other methods, it is missed at every limit: 1 of 1 at 0.05" in text
     assert "Fewer were run of some: fairfl (shift) has seed 0; seer (shift) has seed 0." in text
     assert (
         "| 0.790 ± 0.004 | 0.790 ± 0.004 | 0.790 ± 0.004 | 0.790 ± 0.004 | 0.030 ± 0.010 | 0.060 (0.014) |"
@@ -146,10 +146,10 @@ def test_an_entrant_with_fewer_seeds_is_compared_on_these():
     ours = [cell(OURS, seed=k, p90=0.05 + 0.2 * k, accuracy=0.8 - 0.1 * k) for k in range(2)]
     few = cell("eg", p90=0.06, top=0.2, accuracy=0.79)
     lines = [f for f in aggregate(results(*ours, few))["lines"] if f["limit"] == 0.1]
-    found = verdict(lines)
+    one_verdict = verdict(lines)
     assert line(results(*ours, few), OURS)["p90"] > 0.06
-    assert (found["best"]["entrant"], found["lowest"]["p90"]) == (OURS, OURS)
-    assert found["won"]
+    assert (one_verdict["best"]["entrant"], one_verdict["lowest"]["p90"]) == (OURS, OURS)
+    assert one_verdict["won"]
 
 
 def test_what_lost_cells_have_in_common_is_counted():
@@ -165,7 +165,7 @@ def test_what_lost_cells_have_in_common_is_counted():
         "lower: agnosticfair (1.0 points less accurate) and eg (2.0 points less accurate)." in told
     )
     among_us = document(results(cell(OURS), ours))
-    assert "in 2 only other recipes of ours are lower" in among_us
+    assert "in 2 only other methods of ours are lower" in among_us
     constant = document(results(cell(OURS, accuracy=0.995), lower))
     assert "in 2 our default is constant" in constant
     assert "It decides 99.5% of the rows alike" in constant

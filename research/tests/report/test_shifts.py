@@ -37,7 +37,7 @@ def row(method="fl", seed=0, **changes):
         "test_accuracy": 0.80 + spread / 10,
         "test_risk_difference": spread / 8,
         "test_balanced_accuracy": 0.7,
-        "part_risk_differences": [0.03, 0.02 + seed / 100],
+        "subgroup_risk_differences": [0.03, 0.02 + seed / 100],
         "mean_risk_difference": spread / 2,
         "p90_risk_difference": 0.8 * spread,
         "max_risk_difference": spread,
@@ -78,27 +78,29 @@ def test_a_fit_that_did_not_converge_is_shown_as_such():
 
 
 def test_tables_have_every_method_and_say_what_a_peer_needs():
-    made = grids(summarise(suite()))
-    assert [grid.title.split(".")[0] for grid in made] == [
+    grids_here = grids(summarise(suite()))
+    assert [grid.title.split(".")[0] for grid in grids_here] == [
         "Risk difference",
         "Accuracy",
         "Worst deployment",
     ]
-    for grid in made:
+    for grid in grids_here:
         assert {line[0] for line in grid.lines} == {r["method"] for r in suite()}
         bars = {line.count("|") for line in markdown(grid).splitlines() if line.startswith("|")}
         assert bars == {len(grid.header) + 1}
-    assert "needs the sensitive feature when deciding" in made[-1].note
-    assert "expected rates" in made[-1].note
-    text = document(HEAD, made, {"a.png": "A figure"}, "Made by hand.")
+    assert "needs the sensitive feature when deciding" in grids_here[-1].note
+    assert "expected rates" in grids_here[-1].note
+    text = document(HEAD, grids_here, {"a.png": "A figure"}, "Made by hand.")
     assert "![A figure](a.png)" in text
     assert "no method saw" in text
 
 
 def test_the_dirichlet_table_has_the_published_numbers():
-    made = grids(summarise([row(setting="dirichlet"), row("fairfl-tuned", setting="dirichlet")]))
-    assert [line[0] for line in made[0].lines] == [*PUBLISHED, "fl", "fairfl-tuned"]
-    assert "0.8283" in made[0].lines[4]
+    grids_here = grids(
+        summarise([row(setting="dirichlet"), row("fairfl-tuned", setting="dirichlet")])
+    )
+    assert [line[0] for line in grids_here[0].lines] == [*PUBLISHED, "fl", "fairfl-tuned"]
+    assert "0.8283" in grids_here[0].lines[4]
 
 
 def test_a_terminal_of_80_characters_cuts_nothing():

@@ -42,13 +42,13 @@ def test_tables_show_the_paper_and_the_yardsticks_beside_each_accuracy():
 
 
 def test_markdown_lines_have_as_many_cells_as_the_header():
-    made = grids(summarise([row(), row("agnosticfair-b")]))
-    for grid in made:
+    grids_here = grids(summarise([row(), row("agnosticfair-b")]))
+    for grid in grids_here:
         bars = {line.count("|") for line in markdown(grid).splitlines() if line.startswith("|")}
         assert bars == {len(grid.header) + 1}
-    text = document(HEAD, made, {"a.png": "A figure"}, "Made by hand.")
+    text = document(HEAD, grids_here, {"a.png": "A figure"}, "Made by hand.")
     assert "![A figure](a.png)" in text
-    assert text.count("### Table") == len(made)
+    assert text.count("### Table") == len(grids_here)
 
 
 def test_a_terminal_of_80_characters_cuts_nothing():

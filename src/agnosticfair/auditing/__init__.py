@@ -1,1 +1,1 @@
-"""Audits of any model: certificates over a set of reweighings."""
+"""Audits of any model: certificates over a set of reweightings."""

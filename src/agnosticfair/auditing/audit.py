@@ -25,7 +25,6 @@ from agnosticfair.auditing.inputs import (
     labels_and_decisions,
     table_of,
 )
-from agnosticfair.auditing.parts import Found, Subpopulations, asked_parts, own_counts, searched
 from agnosticfair.auditing.proof import rows_digest
 from agnosticfair.auditing.repeats import (
     WEIGHTED,
@@ -37,27 +36,34 @@ from agnosticfair.auditing.repeats import (
     one_of_each_note,
 )
 from agnosticfair.auditing.request import AuditRequest, audit_request
+from agnosticfair.auditing.subgroups import (
+    CountedSubgroups,
+    Subgroups,
+    searched,
+    subgroups_asked,
+    table_counts,
+)
 from agnosticfair.client.answers import tally
-from agnosticfair.data.axes import own_axes, within
-from agnosticfair.data.census import Census
+from agnosticfair.data.axes import axes_of_table, within
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
+from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import (
     agree_on_centres,
-    asking,
-    census_of_all,
     checked_centres,
+    coordinator_for,
     counts_of_all,
     in_process,
+    statistics_of_all,
     summaries,
 )
 from agnosticfair.mathematics.basis import (
     Basis,
-    Reweighing,
+    Reweighting,
     checked,
     comes_with_rows,
     constant,
@@ -66,19 +72,19 @@ from agnosticfair.mathematics.basis import (
     is_centred,
     row_priorities,
     settled,
-    subpopulations,
+    subgroups,
 )
-from agnosticfair.mathematics.notions import PARITY
-from agnosticfair.mathematics.parts import Axis, Part
+from agnosticfair.mathematics.metrics import PARITY
+from agnosticfair.mathematics.subgroups import Axis, Subgroup
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Asker, Policy, policy
+from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.questions import Architecture, Decisions, PartDecisions
+from agnosticfair.protocol.requests import Architecture, Decisions, SubgroupDecisions
 from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.server import named
 from agnosticfair.server import plan as server
+from agnosticfair.server import subgroup_axes
 from agnosticfair.settings import SHARE, require
 
 
@@ -88,26 +94,26 @@ def audit(
     y: ArrayLike | None = None,
     *,
     sensitive_features: Any,
-    parts: Any = None,
+    subgroups: Any = None,
     confidence: float = 0.95,
     precision: float = 0.1,
     mixtures: bool = False,
-    basis: Basis | Reweighing | None = None,
+    basis: Basis | Reweighting | None = None,
     bound: float | None = None,
     floor: float = 0.05,
     centres: ArrayLike | None = None,
     seed: int = 0,
     held_out: bool = True,
     cluster: Any = None,
-    notion: str = PARITY.name,
+    metric: str = PARITY.name,
     threshold: float = 0.5,
     positive: object = None,
     scale: bool = True,
 ) -> Certificate:
     """What a model's decisions do in every named subgroup of the population, at a stated confidence.
 
-    Subgroups (``auditing.parts``) are conjunctions of values of columns. For each an exact interval holds, for all at
-    once, in the population that the rows were drawn from.
+    Subgroups (``auditing.subgroups``) are conjunctions of values of columns. For each an exact interval holds, for all
+    at once, in the population that the rows were drawn from.
 
     Parameters
     ----------
@@ -119,8 +125,8 @@ def audit(
         the accuracy out, or takes the table's own target.
     sensitive_features : (n,) array or str
         Values of two or more groups, or the name of a table's column.
-    parts : sequence of str or Basis, optional
-        Names of columns, or ``subpopulations(columns, depth, least, bands)``; all columns of X and pairs of their
+    subgroups : sequence of str or Basis, optional
+        Names of columns, or ``subgroups(columns, depth, min_share, bins)``; all columns of X and pairs of their
         values unless said.
     confidence : float
         Of ``upper``, the bound on the difference over the whole set; all that is in the set shares 1 - confidence
@@ -144,8 +150,8 @@ def audit(
         False for rows that the model was fitted on: subgroups are then measured, and nothing is bounded.
     cluster : (n,) array, optional
         Which rows are one person, school or household: one row of each is audited, drawn with ``seed``.
-    notion : str
-        A key of ``NOTIONS``.
+    metric : str
+        A key of ``METRICS``.
     threshold : float
         Of probabilities.
     positive : optional
@@ -161,13 +167,13 @@ def audit(
     --------
     >>> x, s = [[0.0], [0.0], [1.0], [1.0]] * 500, ["F", "M", "F", "M"] * 500
     >>> made = audit([0, 0, 0, 1] * 500, x, [0, 0, 1, 1] * 500, sensitive_features=s)
-    >>> made.parts[0].name, made.difference, made.upper >= made.worst_difference
+    >>> made.subgroups[0].name, made.difference, made.upper >= made.worst_difference
     ('everybody', 0.5, True)
     """
     require(SHARE, threshold=threshold)
     level = {"confidence": confidence, "precision": precision}
-    what: dict[str, Any] = {"mixtures": mixtures, "notion": notion, "floor": floor}
-    request = audit_request(parts, basis, bound, centres, seed, **level, **what)
+    what: dict[str, Any] = {"mixtures": mixtures, "metric": metric, "floor": floor}
+    request = audit_request(subgroups, basis, bound, centres, seed, **level, **what)
     chosen = None if callable(basis) else request.basis
     if chosen is not None and (is_apart(chosen) or comes_with_rows(chosen)):
         raise SettingsError(
@@ -179,28 +185,28 @@ def audit(
     if cluster is not None:
         some = one_of_each(cluster, len(rows.table), seed)
         notes += (one_of_each_note(len(some), len(rows.table)),)
-        rows = replace(rows, table=rows.table.take(some), cells=rows.cells[some])
+        rows = replace(rows, table=rows.table.take(some), strata=rows.strata[some])
         seen = None if seen is None else seen[some]
     how: dict[str, Any] = {"labelled": rows.labelled, "held_out": held_out}
     if held_out:
         tables = [rows.table] if isinstance(X, Table) else []
         check_held_out(rows.model, tables)
-        notes += (*cannot_tell(rows.model, tables), *about_rows(rows.table, rows.cells))
-        how["rows"] = rows_digest(rows.table, rows.cells)
+        notes += (*cannot_tell(rows.model, tables), *about_rows(rows.table, rows.strata))
+        how["rows"] = rows_digest(rows.table, rows.strata)
         how |= {} if rows.model is None else {"model": rows.model.digest}
     if seen is not None:
-        given = None if callable(basis) else (units, centres, seed)
-        request, how["psi"], how["centres"] = _kernel_sums(request, rows, seen, given)
+        kernel_inputs = None if callable(basis) else (units, centres, seed)
+        request, how["psi"], how["centres"] = _kernel_sums(request, rows, seen, kernel_inputs)
         if held_out and callable(basis) and seen.max() > 1:
             notes, how["beyond"] = (*notes, ABOVE_ONE), False
-    set_ = request.parts
+    set_ = request.subgroups
     encoding = None if rows.model is None else rows.model.encoding
     axes = (
         set_.agreed.axes
         if set_.agreed
-        else own_axes(rows.table, set_.columns, set_.bands, encoding)
+        else axes_of_table(rows.table, set_.columns, set_.bins, encoding)
     )
-    counts = own_counts(rows.table, axes, rows.cells, len(rows.groups))
+    counts = table_counts(rows.table, axes, rows.strata, len(rows.groups))
     return certified(request, rows.groups, axes, counts, notes=notes, **how)
 
 
@@ -220,11 +226,11 @@ def _kernel_inputs(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows in one place.  cells: (n,) (group * 2 + label) * 2 + decision.  model: ours, if it is one."""
+    """Rows in one place.  strata: (n,) (group * 2 + label) * 2 + decision.  model: ours, if it is one."""
 
     table: Table
     groups: tuple[str, ...]
-    cells: np.ndarray
+    strata: np.ndarray
     labelled: bool
     model: Model | None
 
@@ -250,32 +256,34 @@ def _rows(
             f"sensitive_features has one group ({shown(groups)}); fairness needs at least two: "
             "check the column"
         )
-    cells = (s * 2 + (0 if label is None else label)) * 2 + decided
-    return _Rows(table, groups, cells, label is not None, model)
+    strata = (s * 2 + (0 if label is None else label)) * 2 + decided
+    return _Rows(table, groups, strata, label is not None, model)
 
 
 def _kernel_sums(
     request: AuditRequest,
     rows: _Rows,
     x: np.ndarray,
-    given: tuple[tuple[Any, Any], ArrayLike | None, int] | None,
+    kernel_inputs: tuple[tuple[Any, Any], ArrayLike | None, int] | None,
 ) -> tuple[AuditRequest, np.ndarray, np.ndarray | None]:
     """The request with the kernels that were taken, their sums over the cells, (4 G, M + 1), and their centres in the
-    user's units.  given: units, centres and seed; None where x are the kernels."""
+    user's units.  kernel_inputs: units, centres and seed; None where x are the kernels."""
     basis, b, count = request.basis, None, 4 * len(rows.groups)
     assert basis is not None
-    if given is None:
+    if kernel_inputs is None:
         request = replace(request, basis=replace(basis, kernels=x.shape[1]))
-        return request, tally(x.__getitem__, lambda K: K, rows.cells, count), None
-    (low, span), centres, seed = given
+        return request, tally(x.__getitem__, lambda K: K, rows.strata, count), None
+    (low, span), centres, seed = kernel_inputs
     if is_centred(basis):
         if centres is None:
-            b = _drawn(x, basis.kernels, seed)
+            b = _sampled(x, basis.kernels, seed)
             basis = replace(basis, centres="rows")  # its holder's own
         else:
             b = (checked_centres(centres, x.shape[1]) - low) / span
         basis = settled(replace(basis, kernels=len(b)), b)
-    psi = tally(x.__getitem__, lambda own: design(basis, own, b, "", ("",)), rows.cells, count)
+    psi = tally(
+        x.__getitem__, lambda features: design(basis, features, b, "", ("",)), rows.strata, count
+    )
     return replace(request, basis=basis), psi, None if b is None else low + span * b
 
 
@@ -284,7 +292,7 @@ def audit_clients(
     clients: Mapping[str, Table | Stream] | Engine,
     *,
     sensitive_features: str | None = None,
-    parts: Any = None,
+    subgroups: Any = None,
     confidence: float = 0.95,
     precision: float = 0.1,
     mixtures: bool = False,
@@ -294,7 +302,7 @@ def audit_clients(
     centres: ArrayLike | None = None,
     seed: int = 0,
     held_out: bool = True,
-    notion: str = PARITY.name,
+    metric: str = PARITY.name,
     deadline: float | None = None,
     secure: bool | Roster = False,
     fold: Fold | None = None,
@@ -312,7 +320,7 @@ def audit_clients(
     clients : mapping of str to Table or Stream, or Engine
     sensitive_features : str, optional
         The name of one, by default the model's.
-    parts, confidence, precision, mixtures, basis, bound, floor, seed, held_out, notion
+    subgroups, confidence, precision, mixtures, basis, bound, floor, seed, held_out, metric
         As in ``audit``.
     centres : (M, d) array, optional
         In the encoding; by default drawn from the clients' rows, which shows these to all.
@@ -333,27 +341,29 @@ def audit_clients(
     500
     """
     level = {"confidence": confidence, "precision": precision}
-    what: dict[str, Any] = {"mixtures": mixtures, "notion": notion, "floor": floor}
-    request = audit_request(parts, basis, bound, centres, seed, **level, **what)
+    what: dict[str, Any] = {"mixtures": mixtures, "metric": metric, "floor": floor}
+    request = audit_request(subgroups, basis, bound, centres, seed, **level, **what)
     if schema is not None and isinstance(clients, Mapping):
         clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
     chosen = request.basis or constant()
-    consents = _consents(chosen, request.parts, centres is not None)
-    asker = asking(engine, policy(on_failure), deadline, secure, consents, fold, schema)
+    consents = _consents(chosen, request.subgroups, centres is not None)
+    coordinator = coordinator_for(
+        engine, policy(on_failure), deadline, secure, consents, fold, schema
+    )
     b = None if centres is None else checked_centres(centres, model.encoding.width)
     chosen = chosen if b is None else replace(chosen, kernels=len(b))
-    census, plan = _stated(asker, model, sensitive_features, chosen, schema)
+    statistics, plan = _stated(coordinator, model, sensitive_features, chosen, schema)
     notes: tuple[str, ...] = ()
     if isinstance(clients, Mapping) and held_out:
         notes = check_clients(model, clients)
-    notes += () if census.weight is None else (WEIGHTED,)
+    notes += () if statistics.weight is None else (WEIGHTED,)
     psi = None
     if request.basis is not None:
-        plan = agree_on_centres(plan, asker, seed, b)
+        plan = agree_on_centres(plan, coordinator, seed, b)
         request = replace(request, basis=plan.method.basis)
-        psi = asker.total(Broadcast(1, plan.task, Decisions(model.w))).sums["psi"]
-    axes, counts = _asking_parts(asker, census, plan, request.parts, model)
+        psi = coordinator.total(Broadcast(1, plan.task, Decisions(model.w))).sums["psi"]
+    axes, counts = _count_request(coordinator, statistics, plan, request.subgroups, model)
     how: dict[str, Any] = {"held_out": held_out, "psi": psi, "centres": plan.task.centres}
     return certified(
         request, plan.task.groups, axes, counts, notes=notes, model=model.digest, **how
@@ -365,96 +375,110 @@ def counting(
     clients: Mapping[str, Table | Stream] | Engine,
     *,
     sensitive_features: str,
-    parts: Any = None,
+    subgroups: Any = None,
     confidence: float = 0.95,
     fold: Fold | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
     schema: Schema | None = None,
-) -> Callable[[Model], Found]:
-    """A function from a model to the counts of named parts that a certificate of it would rest on.
+) -> Callable[[Model], CountedSubgroups]:
+    """A function from a model to the counts of subgroups that a certificate of it would rest on.
 
-    Clients are asked for what there is, and agree on the parts' axes, once for all models, which encode rows alike.
+    Clients are asked for what there is, and agree on the subgroups' axes, once for all models, which encode rows alike.
     """
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    chosen = asked_parts(parts)
-    asker = asking(engine, Policy(), deadline, secure, _consents(constant(), chosen), fold, schema)
-    census, plan = _stated(asker, model, sensitive_features, constant(), schema)
-    axes, ask = _asking_parts(asker, census, plan, chosen, model)
+    chosen = subgroups_asked(subgroups)
+    coordinator = coordinator_for(
+        engine, Policy(), deadline, secure, _consents(constant(), chosen), fold, schema
+    )
+    statistics, plan = _stated(coordinator, model, sensitive_features, constant(), schema)
+    axes, count_subgroups = _count_request(coordinator, statistics, plan, chosen, model)
     rounds = count(1)
 
-    def look(other: Model) -> Found:  # a round of its own: masks of one round serve one model
-        own = partial(ask, model=other, round=next(rounds))
-        return searched(axes, chosen, own, 1 - confidence)
+    def look(
+        other: Model,
+    ) -> CountedSubgroups:  # a round of its own: masks of one round serve one model
+        count_of_model = partial(count_subgroups, model=other, round=next(rounds))
+        return searched(axes, chosen, count_of_model, 1 - confidence)
 
     return look
 
 
-def _consents(basis: Basis, parts: Subpopulations | None, given: bool = False) -> frozenset[str]:
-    """What sites under masks must consent to for this audit.  given: whether the centres are."""
-    kernels = replace(basis, centres="given") if given else basis
-    named_by = subpopulations(None if parts is None else parts.columns)
+def _consents(basis: Basis, chosen: Subgroups | None, has_centres: bool = False) -> frozenset[str]:
+    """What sites under masks must consent to for this audit.  has_centres: whether the centres are."""
+    kernels = replace(basis, centres="given") if has_centres else basis
+    named_by = subgroups(None if chosen is None else chosen.columns)
     return server.consents(Method("audit", basis=kernels, fairness=Fairness(basis=named_by)))
 
 
 def _stated(
-    asker: Asker,
+    coordinator: Coordinator,
     model: Model,
     sensitive_features: str | None,
     basis: Basis,
     schema: Schema | None,
-) -> tuple[Census, server.Plan]:
+) -> tuple[SummaryStatistics, server.Plan]:
     """What there is among the clients' rows, and the audit's problem over them, as the model encodes rows."""
-    census = (
-        census_of_all(asker, summaries(asker))
+    statistics = (
+        statistics_of_all(coordinator, summaries(coordinator))
         if schema is None
-        else counts_of_all(asker, schema.outline())
+        else counts_of_all(coordinator, schema.outline())
     )
-    check_labels(model, census.labels)
+    check_labels(model, statistics.labels)
     if sensitive_features is None and len(model.sensitive_features) != 1:
         raise SettingsError(
             f"the model protects {model.sensitive_feature or 'nobody'}: name one by sensitive_features"
         )
     name = sensitive_features or model.sensitive_feature
     method = Method("audit", basis=basis)
-    plan = server.plan(method, census, asker.keys, sensitive_features=name, positive=model.positive)
-    own = model.network
-    network = None if own is None else Architecture(own["name"], tuple(own["hidden"]))
+    plan = server.plan(
+        method, statistics, coordinator.keys, sensitive_features=name, positive=model.positive
+    )
+    module = model.network
+    network = None if module is None else Architecture(module["name"], tuple(module["hidden"]))
     task = replace(plan.task, encoding=model.encoding, network=network)
     task = replace(task, estimates=model.estimates, rule=model.rule)
-    return census, replace(plan, task=task)
+    return statistics, replace(plan, task=task)
 
 
-def _asking_parts(
-    asker: Asker, census: Census, plan: server.Plan, asked: Subpopulations, model: Model
+def _count_request(
+    coordinator: Coordinator,
+    statistics: SummaryStatistics,
+    plan: server.Plan,
+    spec: Subgroups,
+    model: Model,
 ) -> tuple[Sequence[Axis], Callable[..., np.ndarray]]:
-    """The axes of a fit, or those that clients agree on by counts; and a function that asks them for counts of parts,
-    by default of the model."""
-    set_ = subpopulations(asked.columns, asked.depth, asked.least, asked.bands)
+    """The axes of a fit, or those that clients agree on by counts; and a function that asks them for counts of
+    subgroups, by default of the model."""
+    set_ = subgroups(spec.columns, spec.depth, spec.min_share, spec.bins)
     fairness = Fairness(basis=set_, each=True)
-    own = replace(plan, method=Method("audit", fairness=fairness))
+    plan_of_counts = replace(plan, method=Method("audit", fairness=fairness))
     axes: Sequence[Axis] = ()
-    if asked.agreed is not None:
-        axes = asked.agreed.axes
-    elif asked.columns == ():
+    if spec.agreed is not None:
+        axes = spec.agreed.axes
+    elif spec.columns == ():
         pass
     else:
-        census = within(census, own.task.encoding)  # a site answers within the task's ranges alone
-        question = named.histograms_question(own, census)
-        counts = {} if question is None else named.by_column(question, asker.total(question))
-        axes = named.axes_in(named.with_axes(own, census, counts))
+        statistics = within(
+            statistics, plan_of_counts.task.encoding
+        )  # a site answers within the task's ranges alone
+        request = subgroup_axes.histograms_request(plan_of_counts, statistics)
+        counts = (
+            {} if request is None else subgroup_axes.by_column(request, coordinator.total(request))
+        )
+        axes = subgroup_axes.axes_in(subgroup_axes.with_axes(plan_of_counts, statistics, counts))
 
-    def ask(parts: Sequence[Part], model: Model = model, round: int = 1) -> np.ndarray:
-        task = named.with_parts(own, axes, parts).task
+    def count(some: Sequence[Subgroup], model: Model = model, round: int = 1) -> np.ndarray:
+        task = subgroup_axes.with_subgroup_set(plan_of_counts, axes, some).task
         task = replace(task, estimates=model.estimates, rule=model.rule)
-        total = asker.total(Broadcast(round, task, PartDecisions(model.w)))
-        cells = np.round(total.sums["counts"]).astype(np.int64)
-        return cells.reshape(len(parts), -1, 2, 2)
+        total = coordinator.total(Broadcast(round, task, SubgroupDecisions(model.w)))
+        strata = np.round(total.sums["counts"]).astype(np.int64)
+        return strata.reshape(len(some), -1, 2, 2)
 
-    return axes, ask
+    return axes, count
 
 
-def _drawn(x: np.ndarray, kernels: int, seed: int) -> np.ndarray:
+def _sampled(x: np.ndarray, kernels: int, seed: int) -> np.ndarray:
     """The distinct rows of lowest priority: those that the clients would agree on, too."""
     _, first = np.unique(row_priorities(x, seed), return_index=True)
     return x[first[:kernels]]

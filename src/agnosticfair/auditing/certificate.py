@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.kernels import KernelBound
-from agnosticfair.auditing.parts import PartRecord, Rate
+from agnosticfair.auditing.subgroups import Rate, SubgroupRecord
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import Basis
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 
 FORMAT = "agnosticfair-certificate-2"
 
@@ -27,7 +27,7 @@ class Certificate:
 
     Attributes
     ----------
-    notion : str
+    metric : str
         What is compared.
     confidence, precision, floor
         As in ``audit``.
@@ -35,7 +35,7 @@ class Certificate:
         Rows.
     accuracy : float
         On the rows; nan without labels.
-    parts : tuple of PartRecord
+    subgroups : tuple of PartRecord
         Every subgroup, all rows first.
     upper : float
         The bound beyond the rows, over the whole set at ``confidence``; nan where the rows are those of the fit.
@@ -49,13 +49,13 @@ class Certificate:
         Where bounds do not hold; and which limit they keep, where one was asked for.
     """
 
-    notion: str
+    metric: str
     confidence: float
     precision: float
     floor: float
     n: int
     accuracy: float
-    parts: tuple[PartRecord, ...] = field(repr=False)
+    subgroups: tuple[SubgroupRecord, ...] = field(repr=False)
     upper: float = nan
     mixtures: float | None = None
     kernels: KernelBound | None = None
@@ -68,8 +68,10 @@ class Certificate:
         bare = self
         if self.kernels is not None:
             bare = replace(self, kernels=replace(self.kernels, centres=None))
-        own = {name: getattr(self, name) for name in ("groups", "difference", "worst_difference")}
-        return {"format": FORMAT, **plain({**asdict(bare), **own})}
+        measures = {
+            name: getattr(self, name) for name in ("groups", "difference", "worst_difference")
+        }
+        return {"format": FORMAT, **plain({**asdict(bare), **measures})}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Certificate:
@@ -84,23 +86,25 @@ class Certificate:
         -------
         Certificate
         """
-        own = {one.name: content[one.name] for one in fields(cls)}
-        kernels = own["kernels"]
+        values = {one.name: content[one.name] for one in fields(cls)}
+        kernels = values["kernels"]
         if kernels is not None:
             numbers = {k: np.array(kernels[k], float) for k in ("alpha", "alpha_accuracy")}
             bound = inf if kernels["bound"] is None else kernels["bound"]
             kernels = _numbers(kernels) | numbers | {"basis": Basis(**kernels["basis"])}
             kernels = KernelBound(**kernels | {"bound": bound, "pair": tuple(kernels["pair"])})
-        parts = [
-            PartRecord(**_numbers(p) | {"rates": tuple(Rate(**_numbers(r)) for r in p["rates"])})
-            for p in own["parts"]
+        subgroups = [
+            SubgroupRecord(
+                **_numbers(p) | {"rates": tuple(Rate(**_numbers(r)) for r in p["rates"])}
+            )
+            for p in values["subgroups"]
         ]
-        return cls(**_numbers(own) | {"parts": tuple(parts), "kernels": kernels})
+        return cls(**_numbers(values) | {"subgroups": tuple(subgroups), "kernels": kernels})
 
     @property
     def quantity(self) -> str:
         """What is compared between the groups, in words."""
-        return NOTIONS[self.notion].quantity
+        return METRICS[self.metric].quantity
 
     @property
     def held_out(self) -> bool:
@@ -110,69 +114,71 @@ class Certificate:
     @property
     def groups(self) -> tuple[str, ...]:
         """The groups' names."""
-        return tuple(rate.group for rate in self.parts[0].rates)
+        return tuple(rate.group for rate in self.subgroups[0].rates)
 
     @property
     def difference(self) -> float:
         """Of all rows, as measured."""
-        return self.parts[0].difference
+        return self.subgroups[0].difference
 
     @property
     def worst_difference(self) -> float:
         """The largest one measured in an estimable subgroup; of all rows where none is."""
-        return (self.worst_part or self.parts[0]).difference
+        return (self.worst_subgroup or self.subgroups[0]).difference
 
     @property
     def pair(self) -> tuple[str, ...]:
         """The groups of the worst difference, the one of the higher rate first."""
-        return (self.worst_part or self.parts[0]).pair
+        return (self.worst_subgroup or self.subgroups[0]).pair
 
     @property
-    def worst_part(self) -> PartRecord | None:
+    def worst_subgroup(self) -> SubgroupRecord | None:
         """The estimable subgroup of the largest measured difference."""
-        able = [part for part in self.parts if part.estimable]
-        return max(able, key=lambda part: part.difference, default=None)
+        able = [subgroup for subgroup in self.subgroups if subgroup.estimable]
+        return max(able, key=lambda subgroup: subgroup.difference, default=None)
 
     @property
-    def worst_first(self) -> list[PartRecord]:
+    def worst_first(self) -> list[SubgroupRecord]:
         """The estimable subgroups, the highest bound first; by what was measured where nothing is bounded."""
-        able = [part for part in self.parts if part.estimable]
+        able = [subgroup for subgroup in self.subgroups if subgroup.estimable]
         return sorted(able, key=lambda p: -p.high if isfinite(p.high) else -p.difference)
 
     @property
-    def not_estimable(self) -> tuple[PartRecord, ...]:
+    def not_estimable(self) -> tuple[SubgroupRecord, ...]:
         """Subgroups with too few rows, the largest measured difference first."""
-        return not_estimable(self.parts)
+        return not_estimable(self.subgroups)
 
     @property
     def worst_ratio(self) -> tuple[float, float, str] | None:
         """The smallest impact ratio measured in an estimable subgroup, what none is below at ``confidence``, and where
         it was measured; None where no rate is positive."""
-        able = [part for part in self.parts if part.estimable]
-        there = [part for part in able if isfinite(part.ratio)]
+        able = [subgroup for subgroup in self.subgroups if subgroup.estimable]
+        there = [subgroup for subgroup in able if isfinite(subgroup.ratio)]
         if not there:
             return None
-        worst = min(there, key=lambda part: part.ratio)
-        return worst.ratio, min(part.ratio_low for part in able), worst.name
+        worst = min(there, key=lambda subgroup: subgroup.ratio)
+        return worst.ratio, min(subgroup.ratio_low for subgroup in able), worst.name
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Where the certificate says less than it seems to, a sentence each."""
-        told = [*self.notes]
+        sentences = [*self.notes]
         if self.kernels is not None and self.kernels.under_floor:
             left = f"{100 * self.floor:g}% of the mass: {shown(self.kernels.under_floor)}."
-            told.append(f"Left out of the reweightings, as it never has {left}")
+            sentences.append(f"Left out of the reweightings, as it never has {left}")
         if self.kernels is not None and self.kernels.outcome != Outcome.OPTIMAL:
             gap = f"by up to {self.kernels.tolerance:.4f}"
-            told.append(f"The search stopped early: the worst {self.quantity} may be less {gap}.")
-        return tuple(told)
+            sentences.append(
+                f"The search stopped early: the worst {self.quantity} may be less {gap}."
+            )
+        return tuple(sentences)
 
     def to_frame(self) -> Any:
         """The subgroups as a pandas frame, a line each."""
         with needing("audit", "a frame needs the package 'pandas'"):
             import pandas as pd
 
-        lines = [{k: v for k, v in vars(p).items() if k != "rates"} for p in self.parts]
+        lines = [{k: v for k, v in vars(p).items() if k != "rates"} for p in self.subgroups]
         return pd.DataFrame(lines).set_index("name")
 
     def plot(self) -> Any:
@@ -185,13 +191,13 @@ class Certificate:
     def _repr_html_(self) -> str:
         """For notebooks: the sentence, and the worst estimable subgroups."""
         few = self.not_estimable
-        left = f"{len(few):,} more parts are not estimable: too few rows." if few else ""
+        left = f"{len(few):,} more subgroups are not estimable: too few rows." if few else ""
         rows = "".join(
             f"<tr><td>{escape(p.name)}</td><td>{p.rows:,}</td><td>{p.difference:.3f}</td>"
             f"<td>{interval_text(p)}</td></tr>"
             for p in self.worst_first[:10]
         )
-        head = f"<tr><th>part</th><th>rows</th><th>{self.quantity}</th><th>{self.confidence:.0%}</th></tr>"
+        head = f"<tr><th>subgroup</th><th>rows</th><th>{self.quantity}</th><th>{self.confidence:.0%}</th></tr>"
         table = f"<table>{head}{rows}</table><p>{left}</p>" if rows else ""
         return f"<p>{escape(str(self))}</p>{table}"
 
@@ -203,131 +209,137 @@ class Certificate:
 MAY_BE_NONE = ("mixtures", "kernels", "sums", "centres")
 
 
-def _numbers(told: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers(content: Mapping[str, Any]) -> dict[str, Any]:
     """A record's fields from JSON: nan for numbers that are not there."""
-    return {k: nan if v is None and k not in MAY_BE_NONE else v for k, v in told.items()}
+    return {k: nan if v is None and k not in MAY_BE_NONE else v for k, v in content.items()}
 
 
-def interval_text(part: PartRecord) -> str:
+def interval_text(subgroup: SubgroupRecord) -> str:
     """A subgroup's interval in three digits, or that there is none."""
-    if not part.estimable:
+    if not subgroup.estimable:
         return "not estimable: too few rows"
-    if not isfinite(part.high):
+    if not isfinite(subgroup.high):
         return "none: measured only"
-    return f"{part.low:.3f} to {upper(part.high, 3)}"
+    return f"{subgroup.low:.3f} to {upper(subgroup.high, 3)}"
 
 
-def _certified(made: Certificate) -> str:
+def _certified(certificate: Certificate) -> str:
     """What is certified, and where the worst was measured."""
-    accuracy = f"; accuracy {made.accuracy:.4f}" if isfinite(made.accuracy) else ""
-    part, overall = made.worst_part, made.parts[0].difference
-    if part is None:
+    accuracy = f"; accuracy {certificate.accuracy:.4f}" if isfinite(certificate.accuracy) else ""
+    subgroup, overall = certificate.worst_subgroup, certificate.subgroups[0].difference
+    if subgroup is None:
         return (
-            f"Nothing is certified: no part has rows enough for +-{made.precision:g} at {made.confidence:.0%} "
-            f"confidence (measured for everybody: {made.quantity} {overall:.4f}){accuracy}."
+            f"Nothing is certified: no subgroup has rows enough for +-{certificate.precision:g} at "
+            f"{certificate.confidence:.0%} "
+            f"confidence (measured for everybody: {certificate.quantity} {overall:.4f}){accuracy}."
         )
-    able = len(made.worst_first)
-    what = f"each of {able:,} parts" if able > 1 else part.name
-    what += " and all their mixtures" if made.mixtures is not None else ""
-    what += f" and {made.kernels.about}" if made.kernels is not None else ""
+    able = len(certificate.worst_first)
+    what = f"each of {able:,} subgroups" if able > 1 else subgroup.name
+    what += " and all their mixtures" if certificate.mixtures is not None else ""
+    what += f" and {certificate.kernels.about}" if certificate.kernels is not None else ""
     return (
-        f"Certified with {made.confidence:.0%} confidence for {what}: {made.quantity} at most {upper(made.upper)} "
-        f"(measured {part.difference:.4f} {_where(part)} on {part.rows:,} rows"
-        f"{f'; everybody {overall:.4f}' if part.depth else ''}){_ratio(made)}{accuracy}."
+        f"Certified with {certificate.confidence:.0%} confidence for {what}: {certificate.quantity} at most "
+        f"{upper(certificate.upper)} "
+        f"(measured {subgroup.difference:.4f} {_where(subgroup)} on {subgroup.rows:,} rows"
+        f"{f'; everybody {overall:.4f}' if subgroup.depth else ''}){_ratio(certificate)}{accuracy}."
     )
 
 
-def _where(part: PartRecord) -> str:
+def _where(subgroup: SubgroupRecord) -> str:
     """A subgroup and the two groups that are furthest apart in it."""
-    pair = " and ".join(map(repr, dict.fromkeys(part.pair)))
-    between = "between" if len({*part.pair}) > 1 else "for"
-    return f"{'for' if not part.depth else 'where'} {part.name}, {between} {pair}"
+    pair = " and ".join(map(repr, dict.fromkeys(subgroup.pair)))
+    between = "between" if len({*subgroup.pair}) > 1 else "for"
+    return f"{'for' if not subgroup.depth else 'where'} {subgroup.name}, {between} {pair}"
 
 
-def _ratio(made: Certificate) -> str:
+def _ratio(certificate: Certificate) -> str:
     """The impact ratio of the worst subgroup, for the four-fifths rule, in words."""
-    if made.worst_ratio is None or NOTIONS[made.notion].bounds:
+    if certificate.worst_ratio is None or METRICS[certificate.metric].bounds:
         return ""
-    measured, least, name = made.worst_ratio
-    overall = made.parts[0]
+    measured, lowest, name = certificate.worst_ratio
+    overall = certificate.subgroups[0]
     text = f"; impact ratio at least {lower(overall.ratio_low)} for everybody (measured {overall.ratio:.4f})"
     if name == overall.name:
         return text
-    return f"{text}, {lower(least)} in any part (measured {measured:.4f}, {name})"
+    return f"{text}, {lower(lowest)} in any subgroup (measured {measured:.4f}, {name})"
 
 
-def _measured(made: Certificate) -> str:
+def _measured(certificate: Certificate) -> str:
     """What subgroups show on the rows of the fit, beyond which nothing is bounded."""
-    able, part = made.worst_first, made.worst_part or made.parts[0]
-    few = any(isfinite(part.difference) for part in made.not_estimable)
+    able, subgroup = certificate.worst_first, certificate.worst_subgroup or certificate.subgroups[0]
+    few = any(isfinite(subgroup.difference) for subgroup in certificate.not_estimable)
     were = "was" if len(able) == 1 else "were"
     which = "with rows enough" if few else f"that {were} compared"
     bound = ""
-    if made.noisy:
-        most = max(p.high for p in made.parts)
-        bound = f", under noise, at most {upper(most)} on these rows with {made.confidence:.0%} confidence"
-        bound += f"; accuracy {made.accuracy:.4f}"
+    if certificate.noisy:
+        maximum = max(p.high for p in certificate.subgroups)
+        bound = f", under noise, at most {upper(maximum)} on these rows with {certificate.confidence:.0%} confidence"
+        bound += f"; accuracy {certificate.accuracy:.4f}"
     return (
-        f"Measured on the rows of the fit, and not certified: {made.quantity} up to {part.difference:.4f} in "
-        f"{len(able):,} part{'s' * (len(able) != 1)} {which} ({part.name}, {part.rows:,} rows){bound}; audit rows "
+        f"Measured on the rows of the fit, and not certified: {certificate.quantity} up to "
+        f"{subgroup.difference:.4f} in "
+        f"{len(able):,} subgroup{'s' * (len(able) != 1)} {which} ({subgroup.name}, {subgroup.rows:,} rows){bound}; "
+        f"audit rows "
         "held out for a bound."
     )
 
 
-def _over_kernels(made: Certificate) -> tuple[str, ...]:
+def _over_kernels(certificate: Certificate) -> tuple[str, ...]:
     """What holds over kernels, in a sentence."""
-    kernels = made.kernels
+    kernels = certificate.kernels
     if kernels is None:
         return ()
     high, low = kernels.pair
     where = f"between {high!r} and {low!r}" if high != low else f"for {high!r}"
     text = (
-        f"However these rows are reweighted by {kernels.about}, the {made.quantity} is at most "
-        f"{upper(kernels.worst_difference)}, {where} while each keeps {100 * made.floor:g}% of the mass"
+        f"However these rows are reweighted by {kernels.about}, the {certificate.quantity} is at most "
+        f"{upper(kernels.worst_difference)}, {where} while each keeps {100 * certificate.floor:g}% of the mass"
     )
     if isfinite(kernels.worst_accuracy):
         text += f"; accuracy at least {lower(kernels.worst_accuracy)}"
     if isfinite(kernels.upper):
-        text += f"; with {made.confidence:.0%} confidence at most {upper(kernels.upper)} in the population"
+        text += f"; with {certificate.confidence:.0%} confidence at most {upper(kernels.upper)} in the population"
     return (f"{text}.",)
 
 
-def not_estimable(parts: Sequence[PartRecord]) -> tuple[PartRecord, ...]:
+def not_estimable(subgroups: Sequence[SubgroupRecord]) -> tuple[SubgroupRecord, ...]:
     """Subgroups with too few rows, the largest measured difference first."""
-    few = [part for part in parts if not part.estimable]
+    few = [subgroup for subgroup in subgroups if not subgroup.estimable]
     return tuple(
-        sorted(few, key=lambda part: -part.difference if isfinite(part.difference) else 1.0)
+        sorted(
+            few, key=lambda subgroup: -subgroup.difference if isfinite(subgroup.difference) else 1.0
+        )
     )
 
 
 def limit_sentence(
-    limit: float, kept: bool, made: Certificate, confidence: float | None = None
+    limit: float, holds: bool, certificate: Certificate, confidence: float | None = None
 ) -> str:
     """What may be said of a limit on the strength of one certificate.  confidence: the certificate's unless said."""
-    level = f"{made.confidence if confidence is None else confidence:.0%} confidence"
-    able = len(made.worst_first)
-    if kept:
-        what = "smaller bounds of single parts would hold for a model that was not chosen by them"
-        return (
-            f"Keeps the limit {limit:g} with {level} in each of {able:,} estimable parts; {what}."
+    level = f"{certificate.confidence if confidence is None else confidence:.0%} confidence"
+    able = len(certificate.worst_first)
+    if holds:
+        what = (
+            "smaller bounds of single subgroups would hold for a model that was not chosen by them"
         )
-    if made.upper <= limit:
+        return f"Keeps the limit {limit:g} with {level} in each of {able:,} estimable subgroups; {what}."
+    if certificate.upper <= limit:
         why = "decisions are nearly all alike, or another sensitive feature is in the way"
         return f"The limit {limit:g} is not claimed: {why}."
-    least = f"the smallest that can is {upper(made.upper)}"
-    said = f"The limit {limit:g} cannot be claimed with {level}: {least}."
-    return f"{said} In the way: {'; '.join(in_the_way(limit, made)[:3])}."
+    smallest = f"the smallest that can is {upper(certificate.upper)}"
+    sentence = f"The limit {limit:g} cannot be claimed with {level}: {smallest}."
+    return f"{sentence} In the way: {'; '.join(violations(limit, certificate)[:3])}."
 
 
-def in_the_way(limit: float, made: Certificate) -> tuple[str, ...]:
+def violations(limit: float, certificate: Certificate) -> tuple[str, ...]:
     """The subgroups above a limit, the worst first: for a measured difference, or for too few rows to know."""
-    if not made.worst_first:
-        return ("no part has rows enough for the precision asked for",)
+    if not certificate.worst_first:
+        return ("no subgroup has rows enough for the precision asked for",)
     return tuple(
-        f"{part.name} ({part.rows:,} rows) shows {part.difference:.3f}"
-        + ("" if part.difference > limit else ", with too few rows to know")
-        for part in made.worst_first
-        if part.high > limit and isfinite(part.difference)
+        f"{subgroup.name} ({subgroup.rows:,} rows) shows {subgroup.difference:.3f}"
+        + ("" if subgroup.difference > limit else ", with too few rows to know")
+        for subgroup in certificate.worst_first
+        if subgroup.high > limit and isfinite(subgroup.difference)
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.parts import Agreed, PartRecord, Subpopulations, asked_parts
+from agnosticfair.auditing.subgroups import Agreed, SubgroupRecord, Subgroups, subgroups_asked
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import AgnosticFairError
@@ -24,8 +24,8 @@ from agnosticfair.mathematics.basis import (
     is_apart,
     is_centred,
 )
-from agnosticfair.mathematics.notions import PARITY
-from agnosticfair.mathematics.parts import part_name
+from agnosticfair.mathematics.metrics import PARITY
+from agnosticfair.mathematics.subgroups import subgroup_name
 from agnosticfair.methods import Fairness
 from agnosticfair.protocol.engines import Engine
 
@@ -51,17 +51,17 @@ def compared_in(fitted: Fit, table: Table) -> dict[str, Column]:
 def agreed_in(fitted: Fit, without: str | None = None) -> Agreed:
     """The named subgroups that a fit was held to: those in which it compared groups; none beside everybody where no
     column names any.  without: the axis of a column that the rows have not."""
-    if fitted.named is None:
+    if fitted.subgroups is None:
         return Agreed((), ())
-    axes, parts = fitted.named.agreed
+    axes, subgroups = fitted.subgroups.agreed
     alone = {*fitted.not_compared}
     there = {a: k for k, a in enumerate(a for a, axis in enumerate(axes) if axis.name != without)}
-    own = tuple(
-        tuple((there[a], v) for a, v in part)
-        for part in parts
-        if part_name(axes, part) not in alone and all(a in there for a, _ in part)
+    values = tuple(
+        tuple((there[a], v) for a, v in subgroup)
+        for subgroup in subgroups
+        if subgroup_name(axes, subgroup) not in alone and all(a in there for a, _ in subgroup)
     )
-    return Agreed(tuple(axes[a] for a in there), own)
+    return Agreed(tuple(axes[a] for a in there), values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +83,14 @@ def certified_set(fitted: Fit, without: str | None = None) -> dict[str, Any]:
     """
     fairness = fitted.method.fairness
     if fairness is None:
-        return {"parts": Subpopulations(), "notion": PARITY.name}
-    options: dict[str, Any] = {"notion": fairness.notion, "floor": fairness.floor}
+        return {"subgroups": Subgroups(), "metric": PARITY.name}
+    options: dict[str, Any] = {"metric": fairness.metric, "floor": fairness.floor}
     basis = replace(fairness.basis, split=False)
-    if basis.kind == "named":
-        return options | {"parts": replace(asked_parts(basis), agreed=agreed_in(fitted, without))}
-    options["parts"] = Subpopulations()
+    if basis.kind == "subgroups":
+        return options | {
+            "subgroups": replace(subgroups_asked(basis), agreed=agreed_in(fitted, without))
+        }
+    options["subgroups"] = Subgroups()
     if not is_centred(basis) or fitted.centres is None:
         return options
     centres = fitted.centres[: basis.kernels]
@@ -132,29 +134,31 @@ def certificates(
     if fitted.model.privacy is not None:
         return {" & ".join(fitted.model.sensitive_features): noisy_certificate(fitted)}, {}
     names: Iterable[str] = fitted.model.sensitive_features
-    if isinstance(clients, Mapping) and not any(held.streamed for held in clients.values()):
+    if isinstance(clients, Mapping) and not any(table.streamed for table in clients.values()):
         tables = cast("Mapping[str, Table]", clients)
         columns = {k: compared_in(fitted, t) for k, t in tables.items()}
         clients = {k: replace(t, sensitive_features=columns[k]) for k, t in tables.items()}
         names = next(iter(columns.values()))
-    made, reasons = {}, {}
-    ask = {**certified_set(fitted), "held_out": False, **how}
+    all_certificates, reasons = {}, {}
+    send = {**certified_set(fitted), "held_out": False, **how}
     for name in names:
         try:
-            made[name] = audit_clients(fitted.model, clients, sensitive_features=name, **ask)
+            all_certificates[name] = audit_clients(
+                fitted.model, clients, sensitive_features=name, **send
+            )
         except AgnosticFairError as error:
             if not getattr(error, "declined", True):
                 raise  # nobody refused: a site was lost, or has other rows now
             reasons[name] = str(error)
-    return made, reasons
+    return all_certificates, reasons
 
 
 def noisy_certificate(fitted: Fit) -> Certificate:
     """The certificate of a differentially private fit, of what noise let through: every subgroup's difference on the
     training rows, and what it is at most there, all at once."""
-    told, nothing = fitted.model.privacy or {}, float("nan")
-    parts = tuple(
-        PartRecord(
+    report, nothing = fitted.model.privacy or {}, float("nan")
+    subgroups = tuple(
+        SubgroupRecord(
             name,
             rows=int(rows),
             difference=difference,
@@ -168,35 +172,37 @@ def noisy_certificate(fitted: Fit) -> Certificate:
             rates=(),
             depth=min(k, 1),
         )
-        for k, (name, rows, difference, at_most) in enumerate(told["subgroups"])
+        for k, (name, rows, difference, at_most) in enumerate(report["subgroups"])
     )
     each = (
-        f"each site, of at most {told['most_rows']:.0f} rows" if told["most_rows"] else "each row"
+        f"each site, of at most {report['max_rows']:.0f} rows" if report["max_rows"] else "each row"
     )
     spent = (
-        f"Differentially private for {each}: epsilon {told['epsilon']:.3g} at delta {told['delta']:g} was spent, "
-        f"against the coordinator together with {told['colluding']:.0f} of the other sites."
+        f"Differentially private for {each}: epsilon {report['epsilon']:.3g} at delta {report['delta']:g} was spent, "
+        f"against the coordinator together with {report['colluding']:.0f} of the other sites."
     )
     return Certificate(
-        notion=fitted.method.fairness.notion if fitted.method.fairness else PARITY.name,
-        confidence=told["confidence"],
+        metric=fitted.method.fairness.metric if fitted.method.fairness else PARITY.name,
+        confidence=report["confidence"],
         precision=nothing,
         floor=nothing,
         n=fitted.model.rows,
-        accuracy=told["accuracy"],
-        parts=parts,
+        accuracy=report["accuracy"],
+        subgroups=subgroups,
         noisy=True,
         notes=(spent,),
     )
 
 
-def as_content(made: Mapping[str, Certificate], reasons: Mapping[str, str]) -> dict[str, Any]:
+def as_content(
+    certificates: Mapping[str, Certificate], reasons: Mapping[str, str]
+) -> dict[str, Any]:
     """Certificates as JSON with what they ``say``: the worst one, and what the ``others`` say."""
     others = {name: f"There is no certificate: {why}" for name, why in reasons.items()}
-    if not made:
+    if not certificates:
         none = "There is no certificate: the model protects nobody."
-        return {"says": " ".join(others.values()) or none}
-    worst = max(made, key=lambda name: made[name].worst_difference)
-    others |= {name: str(other) for name, other in made.items() if name != worst}
-    about = {"says": str(made[worst]), "sensitive_feature": worst, "others": others}
-    return {**about, **made[worst].to_json()}
+        return {"sentence": " ".join(others.values()) or none}
+    worst = max(certificates, key=lambda name: certificates[name].worst_difference)
+    others |= {name: str(other) for name, other in certificates.items() if name != worst}
+    about = {"sentence": str(certificates[worst]), "sensitive_feature": worst, "others": others}
+    return {**about, **certificates[worst].to_json()}

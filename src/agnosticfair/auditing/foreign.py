@@ -14,7 +14,7 @@ import numpy as np
 
 from agnosticfair.auditing.inputs import NUMBERS
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.reading import Dialect, called, found_out
+from agnosticfair.data.reading import Dialect, called, detected_dialect
 from agnosticfair.errors import DataError, ModelError, SettingsError, needing
 
 PICKLES = (".joblib", ".pkl", ".pickle")
@@ -55,14 +55,16 @@ def load_foreign(path: Path, trust_code: bool = False) -> Any:
     with needing(EXTRA, "pickles are read by the package 'joblib'"):
         import joblib
     try:
-        made = joblib.load(path)
+        model = joblib.load(path)
     except Exception as error:  # whatever the code in it does
-        raise ModelError(f"{path.name!r} cannot be read ({_said(error)}): write it anew") from None
-    if not hasattr(made, "predict"):
         raise ModelError(
-            f"{path.name!r} holds a {type(made).__name__}, which does not predict: save the classifier"
+            f"{path.name!r} cannot be read ({_message(error)}): write it anew"
+        ) from None
+    if not hasattr(model, "predict"):
+        raise ModelError(
+            f"{path.name!r} holds a {type(model).__name__}, which does not predict: save the classifier"
         )
-    return made
+    return model
 
 
 def read_frame(path: Path, dialect: Dialect) -> Any:
@@ -71,27 +73,27 @@ def read_frame(path: Path, dialect: Dialect) -> Any:
         import pandas as pd
     if path.suffix.lower() == ".parquet":
         return pd.read_parquet(path)
-    written = found_out(path, dialect, called(path))
+    written = detected_dialect(path, dialect, called(path))
     return pd.read_csv(path, sep=written.separator, encoding=written.encoding)
 
 
-def predictions_of(made: Any, frame: Any, target: str, *, threshold: float = 0.5) -> np.ndarray:
+def predictions_of(model: Any, frame: Any, target: str, *, threshold: float = 0.5) -> np.ndarray:
     """What a model decides on every row: labels, 0 and 1, or probabilities, (n,) or (n, 2).
 
     A threshold other than a half is for probabilities, which a classifier is then asked for: one column of a
     model of 0 and 1, two in the order of its labels of another.
     """
-    if hasattr(made, "get_inputs"):
-        return _run(made, frame, target)
-    wanted = getattr(made, "feature_names_in_", None)
+    if hasattr(model, "get_inputs"):
+        return _run(model, frame, target)
+    wanted = getattr(model, "feature_names_in_", None)
     _check_there(() if wanted is None else wanted, frame)
     rows = frame.drop(columns=target) if wanted is None else frame[list(wanted)]
-    if threshold != 0.5 and not hasattr(made, "predict_proba"):
+    if threshold != 0.5 and not hasattr(model, "predict_proba"):
         raise SettingsError(f"threshold {threshold:g} needs probabilities, and the model has none")
-    ask = made.predict if threshold == 0.5 else made.predict_proba
-    found = _answered(ask, rows)
-    of_bits = found.ndim == 2 and np.asarray(made.classes_).dtype.kind in NUMBERS
-    return found[:, 1] if of_bits else found
+    predict = model.predict if threshold == 0.5 else model.predict_proba
+    predictions = _answered(predict, rows)
+    of_bits = predictions.ndim == 2 and np.asarray(model.classes_).dtype.kind in NUMBERS
+    return predictions[:, 1] if of_bits else predictions
 
 
 def _session(path: Path) -> Any:
@@ -102,7 +104,7 @@ def _session(path: Path) -> Any:
         return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ModelError(
-            f"{path.name!r} is no ONNX model ({_said(error)}): write it anew"
+            f"{path.name!r} is no ONNX model ({_message(error)}): write it anew"
         ) from None
 
 
@@ -114,7 +116,7 @@ def _run(session: Any, frame: Any, target: str) -> np.ndarray:
     else:
         _check_there([one.name for one in inputs], frame)
         fed = {one.name: _tensor(one, frame[one.name]) for one in inputs}
-    return _answered(lambda given: session.run(None, given)[0], fed)
+    return _answered(lambda feed: session.run(None, feed)[0], fed)
 
 
 def _check_there(wanted: Iterable[str], frame: Any) -> None:
@@ -122,12 +124,12 @@ def _check_there(wanted: Iterable[str], frame: Any) -> None:
         raise DataError(f"the model reads the column {shown(absent)}, which is not there: add it")
 
 
-def _answered(ask: Callable[[Any], Any], rows: Any) -> np.ndarray:
+def _answered(predict: Callable[[Any], Any], rows: Any) -> np.ndarray:
     try:
-        return np.asarray(ask(rows))
+        return np.asarray(predict(rows))
     except Exception as error:  # whatever the code in it does
         raise DataError(
-            f"the model cannot decide on these rows ({_said(error)}): give the columns that it was fitted on"
+            f"the model cannot decide on these rows ({_message(error)}): give the columns that it was fitted on"
         ) from None
 
 
@@ -136,17 +138,17 @@ def _tensor(one: Any, values: Any) -> np.ndarray:
     kind = one.type.removeprefix("tensor(").removesuffix(")")
     try:
         if kind == "string":
-            made = values.fillna("?").astype(str).to_numpy(dtype=object)
+            texts = values.fillna("?").astype(str).to_numpy(dtype=object)
         else:
-            made = values.to_numpy(dtype=TENSORS[kind])
+            texts = values.to_numpy(dtype=TENSORS[kind])
     except (KeyError, TypeError, ValueError):
         raise DataError(
             f"the model's input {one.name!r} is {kind}, and the columns given to it are not: convert them"
         ) from None
-    return made[:, None] if made.ndim < len(one.shape) else made
+    return texts[:, None] if texts.ndim < len(one.shape) else texts
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """An error of somebody's code, on one short line."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
     return text if len(text) <= 160 else f"{text[:159]}…"

@@ -9,8 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.census import Census, encoding_of, number_in, positive_label, take_census
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode, shown
+from agnosticfair.data.summary import (
+    SummaryStatistics,
+    encoding_of,
+    number_in,
+    positive_label,
+    summary_statistics,
+)
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.linear import on_grid, units
@@ -53,8 +59,8 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Ke
     """
     if isinstance(X, Table):
         # not every table has a target
-        own = replace(X, target=Column(np.zeros(len(X), np.int32), ("",)))
-        encoding = encoding or encoding_of(take_census(own, "X"))
+        unlabelled = replace(X, target=Column(np.zeros(len(X), np.int32), ("",)))
+        encoding = encoding or encoding_of(summary_statistics(unlabelled, "X"))
         encoded = encode(encoding, X, who="X")
         return replace(features_of(encoding), n=len(X), at=encoded.__getitem__)
     if encoding is not None:
@@ -99,8 +105,8 @@ def table_of(X: Any) -> Table:
     """
     if not hasattr(X, "columns"):
         values, names = _numbers(X)
-        own = {name: _check_finite(values[:, k], name) for k, name in enumerate(names)}
-        return Table(own, {}, None, {})
+        columns = {name: _check_finite(values[:, k], name) for k, name in enumerate(names)}
+        return Table(columns, {}, None, {})
     numeric: dict[str, np.ndarray] = {}
     categorical: dict[str, Column] = {}
     dates: list[str] = []
@@ -179,8 +185,8 @@ def codes(values: Any, what: str, n: int) -> tuple[np.ndarray, tuple[str, ...]]:
     """
     array = column(values, what, n)
     if array.dtype.kind in NUMBERS + "U":
-        found, place = np.unique(array, return_inverse=True)
-        names = [name_of(value) for value in found.tolist()]
+        distinct, place = np.unique(array, return_inverse=True)
+        names = [name_of(value) for value in distinct.tolist()]
     else:
         texts = [name_of(value) for value in array]
         names = sorted({*texts})
@@ -195,7 +201,7 @@ def positive_of(names: Iterable[str], positive: object) -> str:
     if positive is None and {*names} <= {"0", "1"}:
         return "1"
     wanted = None if positive is None else name_of(positive)
-    return positive_label(Census(0, dict.fromkeys(names, 1), {}, {}, {}), wanted)
+    return positive_label(SummaryStatistics(0, dict.fromkeys(names, 1), {}, {}, {}), wanted)
 
 
 def check_labels(model: Model, labels: Iterable[str]) -> None:
@@ -207,29 +213,29 @@ def check_labels(model: Model, labels: Iterable[str]) -> None:
 
 
 def labels_and_decisions(
-    given: Any, X: Any, y: Any, n: int, *, positive: object = None, threshold: float = 0.5
+    predictions: Any, X: Any, y: Any, n: int, *, positive: object = None, threshold: float = 0.5
 ) -> tuple[np.ndarray | None, np.ndarray]:
     """Which rows have the positive label (None without labels), and which are decided positively.
 
-    given: decisions, probabilities or labels, (n,), or what predicts them of X.  Values that are all
+    predictions: decisions, probabilities or labels, (n,), or what predicts them of X.  Values that are all
     labels are labels; other numbers are decisions or probabilities.  Two columns are the probabilities of the
     labels in sorted order, as scikit-learn has them.
     """
     if y is None and isinstance(X, Table) and X.target is not None:
         y = X.target.values()
     y_codes, y_names = (None, ()) if y is None else codes(y, "y", n)
-    if isinstance(given, Model):
-        check_labels(given, y_names)
-        decided, positive = given.predict(X) > 0, given.positive
+    if isinstance(predictions, Model):
+        check_labels(predictions, y_names)
+        decided, positive = predictions.predict(X) > 0, predictions.positive
     else:
-        classes = [*map(name_of, np.asarray(getattr(given, "classes_", ())).tolist())]
+        classes = [*map(name_of, np.asarray(getattr(predictions, "classes_", ())).tolist())]
         if {*classes} <= BITS:  # of a model that was fitted on y == a label
             classes = [] if y_names else classes
         names, guessed = {*y_names, *classes}, positive is None
         if names or positive is not None:
             positive = positive_of(sorted(names) or [name_of(positive)], positive)
-        raw = given.predict(X) if hasattr(given, "predict") else given
-        raw = given(X) if callable(raw) else raw
+        raw = predictions.predict(X) if hasattr(predictions, "predict") else predictions
+        raw = predictions(X) if callable(raw) else raw
         values = _of_two(raw, classes or sorted(names), positive)
         if guessed and not classes and values is raw:
             _check_unambiguous(raw, names, positive)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics import notions, reweighed
+from agnosticfair.mathematics import metrics, reweighting
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, Worst, check, worst_linear
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import worst_pair
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.request import AuditRequest
@@ -97,13 +97,13 @@ def kernel_bound(
     )
 
 
-def beyond_rows(psi: np.ndarray, request: AuditRequest, duals: Any = None) -> reweighed.Proved:
+def beyond_rows(psi: np.ndarray, request: AuditRequest, duals: Any = None) -> reweighting.Proved:
     """The bound over reweightings of the population: searched for, or shown by duals."""
     delta = request.share * (1 - request.confidence)
     bound = None if request.bound == inf else request.bound
     n = float(psi[..., -1].sum())
-    return reweighed.reweighings(
-        psi[..., :-1], n, delta, request.notion, bound, request.floor, duals=duals
+    return reweighting.reweightings(
+        psi[..., :-1], n, delta, request.metric, bound, request.floor, duals=duals
     )
 
 
@@ -117,11 +117,11 @@ def _worst_gap(
 ) -> tuple[Worst, tuple[int, int], frozenset[int]]:
     """The worst gap between two groups, its pair, and the groups that reach the floor under some alpha in every
     comparison."""
-    notion, G = NOTIONS[request.notion], len(groups)
-    ratios = notions.ratios(notion, psi[..., :-1])
+    metric, G = METRICS[request.metric], len(groups)
+    ratios = metrics.ratios(metric, psi[..., :-1])
     a, b = (np.concatenate([entry[place] for entry in ratios]) for place in (1, 2))
     pairs: list[tuple[int, int | None]] = [(j, None) for j in range(len(a))]
-    if not notion.bounds:
+    if not metric.bounds:
         by_labels = range(0, len(a), G)
         pairs = [(i + j, i + k) for i in by_labels for j, k in permutations(range(G), 2)]
     gap = worst_pair(A, a, b, pairs, request.floor, TOLERANCE)

@@ -7,10 +7,10 @@ other fold, which no fit has seen.
 
 **Theorem.** The models and their order hang on the first fold alone. Each is certified at the full confidence,
 and the first one that fails ends the search (a fixed sequence of tests). The probability that any model before it
-breaks the limit in some estimable part is at most 1 - confidence, so that the most accurate of these may be chosen.
+breaks the limit in some estimable subgroup is at most 1 - confidence, so that the most accurate of these may be chosen.
 
 *Proof.* Given the first fold, models and order are fixed, and the second fold's rows are independent draws.
-Let j be the first model of the sequence that breaks the limit in an estimable part. For a model that breaks it to
+Let j be the first model of the sequence that breaks the limit in an estimable subgroup. For a model that breaks it to
 be among those that passed, the search must have passed j; it passes j only if j's bounds fail, which has
 probability at most 1 - confidence. []
 
@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.audit import audit_clients, counting
-from agnosticfair.auditing.certificate import Certificate, in_the_way, limit_sentence
+from agnosticfair.auditing.certificate import Certificate, limit_sentence, violations
 from agnosticfair.auditing.repeats import WEIGHTED, one_of_each, one_of_each_note
 from agnosticfair.data.rows import Fold, folds_by_features
 from agnosticfair.data.schema import Schema
@@ -40,9 +40,9 @@ from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, fit, in_process, knowing
-from agnosticfair.mathematics.notions import PARITY
+from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.methods import Method
-from agnosticfair.methods import method as recipe_of
+from agnosticfair.methods import method as method_of
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.secure.keys import Roster
@@ -52,12 +52,12 @@ METHOD = "rule"
 WEAKEST, STRICTEST = 2.0, 0.005
 """The first tau that is tried, as a multiple of the limit; and the smallest of all."""
 
-MOST_FITS, MOST_WORK = 6, 7
+MAX_FITS, MAX_WORK = 6, 7
 """Fits of half of the rows, each begun where another one ended; none is begun that would, if it took as long as the
-last, bring all to more than MOST_WORK times the rounds of the first, which had nothing to begin from. That is less
+last, bring all to more than MAX_WORK times the rounds of the first, which had nothing to begin from. That is less
 than four single fits of all rows (benchmarks/limit.py)."""
 
-SURE, LIKELY, LEAP, TOLD = 0.06, 0.02, 8.0, 0.005
+SURE, LIKELY, LEAP, MENTIONED = 0.06, 0.02, 8.0, 0.005
 """How far under the limit a foreseen bound makes its certificate nearly sure, and how far it must be for a chance; by
 what factor tau may fall at once; by how much foreseen bounds differ that are worth telling apart."""
 
@@ -103,15 +103,15 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Promise:
+class CertifiedLimit:
     """What a fit under a limit may claim.
 
-    kept: whether the limit is certified.  smallest: the bound of the model that is given back; where the limit is
+    holds: whether the limit is certified.  smallest: the bound of the model that is given back; where the limit is
     not kept, the smallest that can be claimed.  certificates: of that model, by sensitive feature.
     """
 
     limit: float
-    kept: bool
+    holds: bool
     confidence: float
     smallest: float
     trials: tuple[Trial, ...]
@@ -120,29 +120,32 @@ class Promise:
     @property
     def worst(self) -> Certificate:
         """The certificate of the largest bound."""
-        return max(self.certificates.values(), key=lambda made: made.upper)
+        return max(self.certificates.values(), key=lambda certificate: certificate.upper)
 
     @property
-    def in_the_way(self) -> tuple[str, ...]:
-        """Where the limit is not kept, the parts above it, the worst first."""
-        return () if self.kept else in_the_way(self.limit, self.worst)
+    def violations(self) -> tuple[str, ...]:
+        """Where the limit is not kept, the subgroups above it, the worst first."""
+        return () if self.holds else violations(self.limit, self.worst)
 
     def __str__(self) -> str:
-        return limit_sentence(self.limit, self.kept, self.worst, self.confidence)
+        return limit_sentence(self.limit, self.holds, self.worst, self.confidence)
 
 
-def said_in(promise: Promise) -> dict[str, Certificate]:
+def stated_certificates(certified_limit: CertifiedLimit) -> dict[str, Certificate]:
     """The certificates of a limit, each with the sentence of what is kept."""
     return {
-        name: replace(made, notes=(kept_in(promise, made)["says"], *made.notes))
-        for name, made in promise.certificates.items()
+        name: replace(
+            certificate,
+            notes=(limit_record(certified_limit, certificate)["sentence"], *certificate.notes),
+        )
+        for name, certificate in certified_limit.certificates.items()
     }
 
 
-def kept_in(promise: Promise, made: Certificate) -> dict[str, Any]:
+def limit_record(certified_limit: CertifiedLimit, certificate: Certificate) -> dict[str, Any]:
     """What is kept of a limit on the strength of one certificate, for its file."""
-    says = limit_sentence(promise.limit, promise.kept, made)
-    return {"limit": promise.limit, "kept": promise.kept, "says": says}
+    sentence = limit_sentence(certified_limit.limit, certified_limit.holds, certificate)
+    return {"limit": certified_limit.limit, "kept": certified_limit.holds, "sentence": sentence}
 
 
 @dataclass(frozen=True)
@@ -155,23 +158,23 @@ class Half:
     how: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """The arguments by which it is asked."""
         return {"clients": self.clients, "fold": self.fold, **self.how}
 
-    def kept(self) -> Half:
+    def held_out_half(self) -> Half:
         """Who answers fit after fit, and keeps what one has made of the rows for the next."""
         rows = self.clients
         return replace(self, clients=in_process(rows)) if isinstance(rows, Mapping) else self
 
 
 @dataclass(frozen=True)
-class Asked:
+class LimitAudit:
     """What is asked for, whoever holds the rows, but for the limit.  notes: about the rows that certify."""
 
     confidence: float
     precision: float
-    parts: Any
+    subgroups: Any
     features: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
@@ -182,37 +185,44 @@ class Asked:
     def certified(self, model: Model, rows: Half) -> dict[str, Certificate]:
         """A certificate per sensitive feature, which share 1 - confidence."""
         level = 1 - (1 - self.confidence) / len(self.features)
-        ask = {"parts": self.parts, "precision": self.precision, "notion": notion_in(model)}
-        made = {
+        options = {
+            "subgroups": self.subgroups,
+            "precision": self.precision,
+            "metric": metric_in(model),
+        }
+        certificates = {
             name: audit_clients(
-                model, sensitive_features=name, confidence=level, **ask, **rows.asked
+                model, sensitive_features=name, confidence=level, **options, **rows.options
             )
             for name in self.features
         }
-        if any(WEIGHTED in one.notes for one in made.values()):
+        if any(WEIGHTED in one.notes for one in certificates.values()):
             raise SettingsError(UNWEIGHTED)
-        return {name: replace(one, notes=(*self.notes, *one.notes)) for name, one in made.items()}
+        return {
+            name: replace(one, notes=(*self.notes, *one.notes))
+            for name, one in certificates.items()
+        }
 
     def foreseen(self, model: Model, rows: Half) -> Callable[[Model], Foreseen]:
         """A function from a model of the path to what its own rows foresee of its certificates."""
         level = 1 - (1 - self.confidence) / len(self.features)
-        ask = {"parts": self.parts, "confidence": level, **rows.asked}
-        counts = [counting(model, sensitive_features=name, **ask) for name in self.features]
-        notion = notion_in(model)
+        options = {"subgroups": self.subgroups, "confidence": level, **rows.options}
+        counts = [counting(model, sensitive_features=name, **options) for name in self.features]
+        metric = metric_in(model)
 
         def look(other: Model) -> Foreseen:
-            found = [count(other) for count in counts]
-            bound = max(one.foreseen(notion, self.precision, 1 - level) for one in found)
-            cells = found[0].counts[0]  # (G, label, decision)
-            right = np.trace(cells, axis1=1, axis2=2).sum()
-            return bound, float(right / cells.sum()), float(cells[..., 1].sum() / cells.sum())
+            counted = [count(other) for count in counts]
+            bound = max(one.foreseen(metric, self.precision, 1 - level) for one in counted)
+            strata = counted[0].counts[0]  # (G, label, decision)
+            right = np.trace(strata, axis1=1, axis2=2).sum()
+            return bound, float(right / strata.sum()), float(strata[..., 1].sum() / strata.sum())
 
         return look
 
 
-def notion_in(model: Model) -> str:
-    """The notion that a model was held to."""
-    return (model.method.get("fairness") or {}).get("notion", PARITY.name)
+def metric_in(model: Model) -> str:
+    """The metric that a model was held to."""
+    return (model.method.get("fairness") or {}).get("metric", PARITY.name)
 
 
 def fit_within(
@@ -223,7 +233,7 @@ def fit_within(
     sensitive_features: str | Sequence[str],
     confidence: float = 0.95,
     precision: float = 0.1,
-    parts: Any = None,
+    subgroups: Any = None,
     cluster: str | None = None,
     seed: int = 0,
     on_trial: Callable[[Trial], None] | None = None,
@@ -231,7 +241,7 @@ def fit_within(
     secure: bool | Roster = False,
     schema: Schema | None = None,
     **how: Any,
-) -> tuple[Fit, Promise]:
+) -> tuple[Fit, CertifiedLimit]:
     """The most accurate model of a path whose worst difference of decisions is certified to be within the limit.
 
     Parameters
@@ -239,9 +249,9 @@ def fit_within(
     clients : mapping of str to Table or Stream, or Engine
         Half of the rows, by their content, fit; the others certify. Over an engine every client deals its own.
     limit : float
-        The largest difference in any estimable part.
-    confidence, precision, parts
-        As in ``audit``: parts whose interval is wider than +- precision do not count towards the limit.
+        The largest difference in any estimable subgroup.
+    confidence, precision, subgroups
+        As in ``audit``: subgroups whose interval is wider than +- precision do not count towards the limit.
     cluster : str, optional
         A column of the tables that says which rows are one person: all of these fit, or one of them certifies.
     deadline, secure, schema
@@ -254,33 +264,35 @@ def fit_within(
     """
     require(CONFIDENCE, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)
-    asking = {"deadline": deadline, "secure": secure, "schema": schema}
+    options = {"deadline": deadline, "secure": secure, "schema": schema}
     notes: tuple[str, ...] = ()
     if cluster is None:
-        fitting, held = dealt_apart(clients, seed, asking)
+        fitting, held_out = split_halves(clients, seed, options)
     else:
-        fitting, held, notes = dealt_by_cluster(clients, cluster, seed, asking)
-    asked = Asked(confidence, precision, parts, names, notes)
+        fitting, held_out, notes = dealt_by_cluster(clients, cluster, seed, options)
+    limit_audit = LimitAudit(confidence, precision, subgroups, names, notes)
     how = {"sensitive_features": names, "seed": seed, **how}
-    path = [*walked(asked, fitting, recipe_of(method), limit, **how)]
-    return answered(path, limit, asked.confidence, partial(asked.certified, rows=held), on_trial)
+    path = [*walked(limit_audit, fitting, method_of(method), limit, **how)]
+    return answered(
+        path, limit, limit_audit.confidence, partial(limit_audit.certified, rows=held_out), on_trial
+    )
 
 
-def within(recipe: Method, tau: float | None, **changes: Any) -> Method:
-    """The recipe that a limit is kept by: the one over named parts where the default is asked for."""
+def within(method: Method, tau: float | None, **changes: Any) -> Method:
+    """The method that a limit is kept by: the one over subgroups where the default is asked for."""
     if tau is not None:
         raise SettingsError(
             f"tau is {tau:g} and there is a limit: give one of them, the limit finds the other"
         )
-    return recipe_of(METHOD, **changes) if recipe.name == "agnosticfair" else recipe
+    return method_of(METHOD, **changes) if method.name == "agnosticfair" else method
 
 
-def check_promise(
+def check_certified_limit(
     limit: float, confidence: float, precision: float, *, epsilon: float | None, drop: bool
 ) -> None:
     """Raise where sites could not be held to a limit, before they are asked for anything."""
     require(CONFIDENCE, limit=limit)
-    Asked(confidence, precision, None, ("",))
+    LimitAudit(confidence, precision, None, ("",))
     if epsilon is not None:
         raise SettingsError("no limit is searched under noise: leave out --limit or --epsilon")
     if drop:
@@ -296,23 +308,23 @@ def next_tau(path: Sequence[Candidate], limit: float) -> float | None:
     logarithm; then the widest gap between bounds near the limit is halved.
     """
     rounds = [one.fit.rounds for one in path]
-    if len(path) >= MOST_FITS or (path and sum(rounds) + rounds[-1] > MOST_WORK * rounds[0]):
+    if len(path) >= MAX_FITS or (path and sum(rounds) + rounds[-1] > MAX_WORK * rounds[0]):
         return None
     if not path:
         return min(WEAKEST * limit, 1.0)
     order = sorted(path, key=lambda one: -one.tau)
     last, sure = order[-1], limit - SURE
-    moves = len(order) < 2 or last.predicted < order[-2].predicted - TOLD
+    moves = len(order) < 2 or last.predicted < order[-2].predicted - MENTIONED
     if moves and last.predicted > sure and last.says_something and last.tau > STRICTEST:
         return max(last.tau / _leap(order, sure), STRICTEST)
     gaps = []
     for weak, strict in pairwise(order):
         a, b = (min(max(one.predicted, sure), limit - LIKELY) for one in (weak, strict))
-        alone = weak.predicted - strict.predicted > TOLD and not strict.says_something
+        alone = weak.predicted - strict.predicted > MENTIONED and not strict.says_something
         if weak.says_something:
             gaps.append((alone and weak.predicted > sure, a - b, np.sqrt(weak.tau * strict.tau)))
     alone, width, tau = max(gaps, default=(False, 0.0, 0.0))
-    return float(tau) if alone or width > TOLD else None
+    return float(tau) if alone or width > MENTIONED else None
 
 
 def _leap(order: Sequence[Candidate], aim: float) -> float:
@@ -325,7 +337,7 @@ def _leap(order: Sequence[Candidate], aim: float) -> float:
     return float(np.clip(leap, 1.5, LEAP))
 
 
-def dealt_apart(
+def split_halves(
     clients: Mapping[str, Table | Stream] | Engine, seed: int, how: Mapping[str, Any] = NOTHING
 ) -> tuple[Half, Half]:
     """The rows that fit and those that certify, of every client."""
@@ -334,8 +346,8 @@ def dealt_apart(
         return Half(clients, folds[0], how), Half(clients, folds[1], how)
     if any(isinstance(rows, Table) and rows.weights is not None for rows in clients.values()):
         raise SettingsError(UNWEIGHTED)
-    fitting, held = ({k: of_fold(rows, fold) for k, rows in clients.items()} for fold in folds)
-    return Half(_with_rows(fitting), None, how), Half(_with_rows(held), None, how)
+    fitting, held_out = ({k: of_fold(rows, fold) for k, rows in clients.items()} for fold in folds)
+    return Half(_with_rows(fitting), None, how), Half(_with_rows(held_out), None, how)
 
 
 def dealt_by_cluster(
@@ -365,24 +377,24 @@ def _with_rows(clients: Mapping[str, Table | Stream]) -> dict[str, Table | Strea
 
 
 def walked(
-    asked: Asked, fitting: Half, recipe: Method, limit: float, **how: Any
+    limit_audit: LimitAudit, fitting: Half, method: Method, limit: float, **how: Any
 ) -> Iterator[Candidate]:
     """The models of the path, each begun where its laxer neighbour ended: estimates are learned once."""
-    if recipe.rule is None:
+    if method.rule is None:
         raise SettingsError(
-            f"method {recipe.name!r} has no rule by which a limit could be kept: take {METHOD!r}"
+            f"method {method.name!r} has no rule by which a limit could be kept: take {METHOD!r}"
         )
     look: Callable[[Model], Foreseen] | None = None
     path: list[Candidate] = []
-    rows = fitting.kept()
+    rows = fitting.held_out_half()
     while (tau := next_tau(path, limit)) is not None:
-        chosen = recipe_of(recipe, tau=tau)
+        chosen = method_of(method, tau=tau)
         laxer = min((one for one in path if one.tau > tau), key=lambda o: o.tau, default=None)
         start = None if laxer is None else laxer.fit.start
-        made = fit(method=chosen, start=start, **rows.asked, **how)
-        made = replace(made, model=knowing(made.model, fitting.clients))
-        look = look or asked.foreseen(made.model, fitting)
-        path.append(Candidate(made, tau, *look(made.model)))
+        fitted = fit(method=chosen, start=start, **rows.options, **how)
+        fitted = replace(fitted, model=knowing(fitted.model, fitting.clients))
+        look = look or limit_audit.foreseen(fitted.model, fitting)
+        path.append(Candidate(fitted, tau, *look(fitted.model)))
         yield path[-1]
 
 
@@ -392,14 +404,14 @@ def answered(
     level: float,
     certify: Callable[[Model], Mapping[str, Certificate]],
     on_trial: Callable[[Trial], None] | None = None,
-) -> tuple[Fit, Promise]:
+) -> tuple[Fit, CertifiedLimit]:
     """The model of the path that a limit gives, and what may be claimed of it.
 
     certify: from a model to certificates on rows held out.
     """
     order = sorted((c for c in path if c.says_something), key=lambda c: c.predicted) or [*path]
     tried: list[tuple[Trial, Fit, Mapping[str, Certificate]]] = []
-    kept = 0
+    passed = 0
     for one in order:
         certificates = certify(one.fit.model)
         tried.append((_trial(one, certificates), one.fit, certificates))
@@ -407,13 +419,16 @@ def answered(
             on_trial(tried[-1][0])
         if tried[-1][0].upper > limit or not one.says_something:
             break
-        kept += 1
+        passed += 1
     trials = tuple(trial for trial, _, _ in tried)
-    best, fitted, certificates = max(tried[: max(kept, 1)], key=lambda one: one[0].accuracy)
-    return fitted, Promise(limit, kept > 0, level, best.upper, trials, certificates)
+    best, fitted, certificates = max(tried[: max(passed, 1)], key=lambda one: one[0].accuracy)
+    return fitted, CertifiedLimit(limit, passed > 0, level, best.upper, trials, certificates)
 
 
 def _trial(one: Candidate, certificates: Mapping[str, Certificate]) -> Trial:
-    made = [*certificates.values()]
-    worst, bound = max(c.worst_difference for c in made), max(c.upper for c in made)
-    return Trial(one.tau, one.predicted, made[0].accuracy, worst, bound)
+    all_certificates = [*certificates.values()]
+    worst, bound = (
+        max(c.worst_difference for c in all_certificates),
+        max(c.upper for c in all_certificates),
+    )
+    return Trial(one.tau, one.predicted, all_certificates[0].accuracy, worst, bound)

@@ -16,121 +16,127 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.parts import Asked, Found
 from agnosticfair.auditing.request import AuditRequest
+from agnosticfair.auditing.subgroups import Count, CountedSubgroups
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import row_hashes
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError, needing
-from agnosticfair.mathematics import confidence, reweighed
-from agnosticfair.mathematics.parts import Axis, sizes_of
+from agnosticfair.mathematics import confidence, reweighting
+from agnosticfair.mathematics.subgroups import Axis, sizes_of
 
 PURPOSE = b"agnosticfair-certificate-1"
 SIGNING = "a signature needs the package 'cryptography'"
-MOST_BYTES = 100_000_000
+MAX_BYTES = 100_000_000
 """Of a certificate's file; more are not read."""
 
 SEALS = ("digest", "signature")
 
 
-def sums_of(found: Found, axes: Sequence[Axis], depth: int, ask: Asked) -> dict[str, Any]:
-    """The counts that a certificate over parts rests on, as JSON; and for a monitor all pairs of values'."""
+def sums_of(
+    counted: CountedSubgroups, axes: Sequence[Axis], depth: int, count: Count
+) -> dict[str, Any]:
+    """The counts that a certificate over subgroups rests on, as JSON; and for a monitor all pairs of values'."""
     return {
-        "pairs": _pairs(sizes_of(axes), ask).tolist(),
-        "parts": [[list(value) for value in part] for part in found.parts],
-        "counts": found.counts.tolist(),
+        "pairs": _pairs(sizes_of(axes), count).tolist(),
+        "subgroups": [[list(value) for value in subgroup] for subgroup in counted.subgroups],
+        "counts": counted.counts.tolist(),
         "axes": [[axis.name, list(axis.values), [float(e) for e in axis.edges]] for axis in axes],
         "depth": depth,
-        "least": found.least,
+        "min_share": counted.min_share,
     }
 
 
-def _pairs(sizes: Sequence[int], ask: Asked) -> np.ndarray:
+def _pairs(sizes: Sequence[int], count: Count) -> np.ndarray:
     """Rows of every pair of values, (I, I), the single values on the diagonal."""
     ones = [(axis, value) for axis, size in enumerate(sizes) for value in range(size)]
     places = [
         (i, j) for j in range(len(ones)) for i in range(j + 1) if i == j or ones[i][0] < ones[j][0]
     ]
-    found = np.zeros((len(ones), len(ones)), int)
+    pair_counts = np.zeros((len(ones), len(ones)), int)
     if places:
-        parts = [(ones[i],) if i == j else (ones[i], ones[j]) for i, j in places]
+        subgroups = [(ones[i],) if i == j else (ones[i], ones[j]) for i, j in places]
         rows, columns = np.array(places).T
-        found[rows, columns] = found[columns, rows] = ask(parts).sum(axis=(1, 2, 3))
-    return found
+        pair_counts[rows, columns] = pair_counts[columns, rows] = count(subgroups).sum(
+            axis=(1, 2, 3)
+        )
+    return pair_counts
 
 
 def axes_of(sums: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """The columns that name a certificate's parts, with their values and edges."""
+    """The columns that name a certificate's subgroups, with their values and edges."""
     return tuple(Axis(name, tuple(values), tuple(edges)) for name, values, edges in sums["axes"])
 
 
-def canonical(told: Mapping[str, Any]) -> bytes:
+def canonical(certificate: Mapping[str, Any]) -> bytes:
     """The bytes that are sealed: all but the seals, keys sorted."""
-    bare = {key: value for key, value in told.items() if key not in SEALS}
+    bare = {key: value for key, value in certificate.items() if key not in SEALS}
     return json.dumps(bare, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def sealed(told: Mapping[str, Any], secret: bytes | None = None) -> dict[str, Any]:
+def sealed(certificate: Mapping[str, Any], secret: bytes | None = None) -> dict[str, Any]:
     """The certificate with its digest and, with the issuer's secret key, a signature."""
-    bare = {key: value for key, value in told.items() if key not in (*SEALS, "issuer")}
+    bare = {key: value for key, value in certificate.items() if key not in (*SEALS, "issuer")}
     key = None if secret is None else _private(secret)
     if key is not None:
         bare["issuer"] = key.public_key().public_bytes_raw().hex()
     content = canonical(bare)
-    made = {**bare, "digest": hashlib.sha256(content).hexdigest()}
+    seal = {**bare, "digest": hashlib.sha256(content).hexdigest()}
     if key is None:
-        return made
+        return seal
     value = key.sign(PURPOSE + content).hex()
-    return {**made, "signature": {"public_key": bare["issuer"], "value": value}}
+    return {**seal, "signature": {"public_key": bare["issuer"], "value": value}}
 
 
-def rows_digest(table: Table, cells: np.ndarray) -> str:
+def rows_digest(table: Table, strata: np.ndarray) -> str:
     """Of the audited rows with their group, label and decision, in any order.
 
     It is no secret and has no key: whoever holds all of the rows can tell that these were audited. Whoever lacks one
     of them and can guess it can test the guess, as the counts beside it allow, too.
 
     >>> from agnosticfair.data.table import Column
-    >>> one, cells = Table({}, {"job": Column.of("abb")}, None, {}), np.array([0, 1, 1])
-    >>> rows_digest(one, cells) == rows_digest(one.take([2, 0, 1]), cells[[2, 0, 1]])
+    >>> one, strata = Table({}, {"job": Column.of("abb")}, None, {}), np.array([0, 1, 1])
+    >>> rows_digest(one, strata) == rows_digest(one.take([2, 0, 1]), strata[[2, 0, 1]])
     True
     """
     bare = replace(table, target=None, sensitive_features={}, other={}, weights=None)
-    numbers = {**bare.numeric, "": np.asarray(cells, float)}
+    numbers = {**bare.numeric, "": np.asarray(strata, float)}
     bare = replace(bare, numeric=numbers)
     ordered = bare.take(np.argsort(row_hashes(bare), kind="stable"))
-    found = hashlib.sha256(f"{len(bare)} rows\n".encode())
+    digest = hashlib.sha256(f"{len(bare)} rows\n".encode())
     for name, values in sorted(ordered.numeric.items()):
-        found.update(f"numeric {name}\n".encode() + values.astype("<f8").tobytes())
+        digest.update(f"numeric {name}\n".encode() + values.astype("<f8").tobytes())
     for name, column in sorted(ordered.categorical.items()):
         order = tuple(sorted(column.categories))
-        found.update(f"categorical {name} {json.dumps(order)}\n".encode())
-        found.update(column.aligned(order).astype("<i8").tobytes())
-    return found.hexdigest()
+        digest.update(f"categorical {name} {json.dumps(order)}\n".encode())
+        digest.update(column.aligned(order).astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
 def mixtures_of(
-    found: Found, request: AuditRequest, duals: Sequence[Any] | None = None
-) -> reweighed.Proved:
-    """The bound over mixtures of the estimable parts: looked for, or shown by duals."""
-    notion, precision = request.notion, request.precision
+    counted: CountedSubgroups, request: AuditRequest, duals: Sequence[Any] | None = None
+) -> reweighting.Proved:
+    """The bound over mixtures of the estimable subgroups: looked for, or shown by duals."""
+    metric, precision = request.metric, request.precision
     delta = request.share * (1 - request.confidence)
-    able = found.levels(notion, precision, delta)[1]
+    able = counted.levels(metric, precision, delta)[1]
     if not able.any():
-        return reweighed.Proved(1.0, ())
-    there = confidence.reached(found.sample(notion, precision), delta)
-    left = 1 - confidence.COUNTS - reweighed.SUPPORT * confidence.ONE
-    return reweighed.mixtures(found.counts[there], left * delta, notion, request.floor, duals=duals)
+        return reweighting.Proved(1.0, ())
+    there = confidence.reached(counted.sample(metric, precision), delta)
+    left = 1 - confidence.COUNTS - reweighting.SUPPORT * confidence.ONE
+    return reweighting.mixtures(
+        counted.counts[there], left * delta, metric, request.floor, duals=duals
+    )
 
 
 def read(path: Path) -> Any:
     """A certificate's file as JSON, or the sentence that says why it is none."""
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
             raise DataError(
-                f"{str(path)!r} has more than {MOST_BYTES:,} bytes, and no certificate has: give the certificate.json "
+                f"{str(path)!r} has more than {MAX_BYTES:,} bytes, and no certificate has: give the certificate.json "
                 "that 'audit' wrote"
             )
         return json.loads(content.decode())

@@ -59,24 +59,24 @@ def repeated(hashes: np.ndarray) -> int:
     from scipy.stats import poisson
 
     times = np.unique(hashes, return_counts=True)[1]
-    found = np.bincount(times, minlength=times.max() + 2)
-    for k in np.flatnonzero(found[2:]) + 2:
-        here = found[k] - SLACK * np.sqrt(found[k])
+    repeats = np.bincount(times, minlength=times.max() + 2)
+    for k in np.flatnonzero(repeats[2:]) + 2:
+        here = repeats[k] - SLACK * np.sqrt(repeats[k])
         if here <= 0:
             continue
         for beside, across in ((k - 1, k + 1), (k + 1, k - 1)):
-            there = found[across] + SLACK * np.sqrt(found[across] + 1)
+            there = repeats[across] + SLACK * np.sqrt(repeats[across] + 1)
             scale = 2 * lgamma(k + 1) - lgamma(across + 1) - lgamma(beside + 1)
             expected = np.exp(scale) * here**2 / there if there > 0 else inf
-            if poisson.cdf(found[beside], expected) < SURE:
+            if poisson.cdf(repeats[beside], expected) < SURE:
                 return int(len(hashes) - len(times))
     return 0
 
 
-def about_rows(table: Table, cells: np.ndarray) -> tuple[str, ...]:
-    """The note on rows of a table that repeat each other.  cells: (n,), of group, label and decision."""
+def about_rows(table: Table, strata: np.ndarray) -> tuple[str, ...]:
+    """The note on rows of a table that repeat each other.  strata: (n,), of group, label and decision."""
     bare = replace(table, target=None, sensitive_features={}, weights=None)
-    return note_of(row_hashes(replace(bare, numeric={**bare.numeric, "": cells.astype(float)})))
+    return note_of(row_hashes(replace(bare, numeric={**bare.numeric, "": strata.astype(float)})))
 
 
 def note_of(hashes: np.ndarray) -> tuple[str, ...]:
@@ -141,16 +141,16 @@ def check_clients(model: Model, clients: Mapping[str, Any]) -> tuple[str, ...]:
     common."""
     tables = {key: table for key, table in clients.items() if isinstance(table, Table)}
     check_held_out(model, [*tables.values()])
-    keys, held = [*tables], [*tables.values()]
-    notes = [*cannot_tell(model, held)]
+    keys, all_tables = [*tables], [*tables.values()]
+    notes = [*cannot_tell(model, all_tables)]
     if len(keys) < 2:
         return tuple(notes)
     buckets = 1 << (16 if len(keys) <= FEW_CLIENTS else 12)
-    common = np.triu(in_common(np.stack([sketch_of([table], buckets) for table in held])))
-    digests = [digest_of([table]) for table in held]
+    common = np.triu(in_common(np.stack([sketch_of([table], buckets) for table in all_tables])))
+    digests = [digest_of([table]) for table in all_tables]
     for i, j in combinations(range(len(keys)), 2):
-        rows = len(held[i]) if digests[i] == digests[j] else common[i, j]
-        if rows >= min(len(held[i]), len(held[j])) / 2:
+        rows = len(all_tables[i]) if digests[i] == digests[j] else common[i, j]
+        if rows >= min(len(all_tables[i]), len(all_tables[j])) / 2:
             raise DataError(
                 f"clients {keys[i]!r} and {keys[j]!r} hold the same rows, which would count twice: leave one out"
             )

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from agnosticfair.auditing.parts import Subpopulations, asked_parts
+from agnosticfair.auditing.subgroups import Subgroups, subgroups_asked
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import Basis, check_seed, gaussian
-from agnosticfair.mathematics.notions import PARITY, notion_of
+from agnosticfair.mathematics.metrics import PARITY, metric_of
 from agnosticfair.settings import CONFIDENCE, POSITIVE, SHARE, Kind, require
 
 BOUND = 5.0
@@ -20,17 +20,17 @@ BOUND = 5.0
 class AuditRequest:
     """The set that is certified: named subgroups, their mixtures, and kernels where ``basis`` is not None."""
 
-    parts: Subpopulations = field(default_factory=Subpopulations)
+    subgroups: Subgroups = field(default_factory=Subgroups)
     confidence: float = 0.95
     precision: float = 0.1
     mixtures: bool = False
-    notion: str = PARITY.name
+    metric: str = PARITY.name
     floor: float = 0.05
     basis: Basis | None = None
     bound: float = inf
 
     def __post_init__(self) -> None:
-        notion_of(self.notion)
+        metric_of(self.metric)
         require(POSITIVE, bound=self.bound, precision=self.precision)
         require(SHARE, floor=self.floor)
         require(CONFIDENCE, confidence=self.confidence)
@@ -42,12 +42,12 @@ class AuditRequest:
 
 
 def audit_request(
-    parts: Any, basis: Any, bound: float | None, centres: Any, seed: int, **options: Any
+    subgroups: Any, basis: Any, bound: float | None, centres: Any, seed: int, **options: Any
 ) -> AuditRequest:
     """What a user's arguments ask for.  basis: of kernels or of subgroups, or a function that makes kernels."""
     check_seed(seed)
-    if isinstance(basis, Basis) and basis.kind == "named":
-        basis, parts = None, basis if parts is None else parts
+    if isinstance(basis, Basis) and basis.kind == "subgroups":
+        basis, subgroups = None, basis if subgroups is None else subgroups
     if isinstance(basis, Basis) and basis.kind == "constant":
         basis, bound = None, None  # uniform weights
     if basis is not None and not isinstance(basis, Basis):
@@ -60,4 +60,4 @@ def audit_request(
             f"bound {bound:g} is of kernels, and none are asked for: give a basis, or leave out the bound"
         )
     bound = inf if basis is None else BOUND if bound is None else bound
-    return AuditRequest(parts=asked_parts(parts), basis=basis, bound=bound, **options)
+    return AuditRequest(subgroups=subgroups_asked(subgroups), basis=basis, bound=bound, **options)

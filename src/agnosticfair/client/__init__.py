@@ -1,1 +1,1 @@
-"""The client's side: answers to the server's questions, all of them sums over rows."""
+"""The client's side: answers to the server's requests, all of them sums over rows."""

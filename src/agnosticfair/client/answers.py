@@ -1,4 +1,4 @@
-"""A client's answers before the first round and after the last: the census, kernel centres, decisions."""
+"""A client's answers before the first round and after the last: the summary statistics, kernel centres, decisions."""
 
 from __future__ import annotations
 
@@ -9,53 +9,55 @@ import numpy as np
 
 from agnosticfair.client.client import CHUNK, Client
 from agnosticfair.data.axes import codes_of
-from agnosticfair.data.census import Census, counts_of, take_census
 from agnosticfair.data.rows import folds_by_features
+from agnosticfair.data.summary import SummaryStatistics, counts_of, summary_statistics
 from agnosticfair.learners.decisions import scores
 from agnosticfair.mathematics.basis import design, row_priorities
-from agnosticfair.mathematics.parts import counted, sizes_of
+from agnosticfair.mathematics.subgroups import counted, sizes_of
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import (
+from agnosticfair.protocol.requests import (
     Centres,
     Clusters,
     Counts,
     Decisions,
     Outline,
-    PartDecisions,
+    SubgroupDecisions,
     Summary,
     Task,
 )
 
 
-def census(client: Client, broadcast: Broadcast[Summary] | None = None) -> Census:
+def statistics(client: Client, broadcast: Broadcast[Summary] | None = None) -> SummaryStatistics:
     """Round zero: counts, groups, ranges and categories."""
     table = client.rows
-    if broadcast is not None and (fold := broadcast.asked.by_features) is not None:
+    if broadcast is not None and (fold := broadcast.request.by_features) is not None:
         table = table.take(folds_by_features(table, fold.of, fold.seed) == fold.number)
-    return take_census(table, who=client.who)
+    return summary_statistics(table, who=client.who)
 
 
-def outline(client: Client, broadcast: Broadcast[Outline] | None = None) -> Census:
+def outline(client: Client, broadcast: Broadcast[Outline] | None = None) -> SummaryStatistics:
     """Round zero of secure sums, in the open: groups, ranges and categories, and no count of anything."""
-    return census(client).outline()
+    return statistics(client).outline()
 
 
 def counts(client: Client, broadcast: Broadcast[Counts]) -> Reply:
     """Round zero of secure sums, masked: how many rows there are of each label and group agreed on."""
-    return Reply(broadcast.round, counts_of(census(client), broadcast.asked.outline, client.who))
+    return Reply(
+        broadcast.round, counts_of(statistics(client), broadcast.request.outline, client.who)
+    )
 
 
 def centres(client: Client, broadcast: Broadcast[Centres]) -> Candidates:
     """Distinct rows offered as kernel centres: those whose priority is under the share asked for."""
     X = client.prepare(broadcast.task).X[:, :-1]
-    priorities, first = np.unique(row_priorities(X, broadcast.asked.seed), return_index=True)
-    chosen = priorities < broadcast.asked.share
+    priorities, first = np.unique(row_priorities(X, broadcast.request.seed), return_index=True)
+    chosen = priorities < broadcast.request.share
     return Candidates(priorities[chosen], X[first[chosen]])
 
 
 def clusters(client: Client, broadcast: Broadcast[Clusters]) -> Reply:
     """One step of k-means: how many rows are nearest to each centre, and their sum."""
-    X, b = client.prepare(broadcast.task).X[:, :-1], broadcast.asked.centres
+    X, b = client.prepare(broadcast.task).X[:, :-1], broadcast.request.centres
     count, total = np.zeros(len(b)), np.zeros_like(b)
     for first in range(0, len(X), CHUNK):
         x = X[first : first + CHUNK]
@@ -68,21 +70,21 @@ def clusters(client: Client, broadcast: Broadcast[Clusters]) -> Reply:
 def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
     """What an audit over kernels needs of the decisions d_w(x) > 0: ``tally`` over cells (group, label, decision)."""
     task = broadcast.task
-    X, cells = client.prepare(task).X[:, :-1], decided_cells(client, task, broadcast.asked.w)
+    X, strata = client.prepare(task).X[:, :-1], decided_strata(client, task, broadcast.request.w)
 
     def kernels(x: np.ndarray) -> np.ndarray:
         return design(task.basis, x, task.centres, client.key, task.clients)
 
-    psi = tally(X.__getitem__, kernels, cells, 4 * len(task.groups))
+    psi = tally(X.__getitem__, kernels, strata, 4 * len(task.groups))
     return Reply(broadcast.round, {"psi": psi})
 
 
-def decided_cells(client: Client, task: Task, w: np.ndarray) -> np.ndarray:
+def decided_strata(client: Client, task: Task, w: np.ndarray) -> np.ndarray:
     """The cell (group * 2 + label) * 2 + decision of every prepared row, (n,)."""
     rows = client.prepare(task)
     if task.rule is not None and task.estimates is not None:
-        own = (task.rule, task.estimates, task.encoding, client.rows, client.who, client.key)
-        d = scores(*own)[rows.order]
+        settings = (task.rule, task.estimates, task.encoding, client.rows, client.who, client.key)
+        d = scores(*settings)[rows.order]
     elif task.network is not None:
         from agnosticfair.networks import decide
 
@@ -92,33 +94,33 @@ def decided_cells(client: Client, task: Task, w: np.ndarray) -> np.ndarray:
     return (rows.s * 2 + (rows.y > 0)) * 2 + (d > 0)
 
 
-def part_decisions(client: Client, broadcast: Broadcast[PartDecisions]) -> Reply:
-    """What a certificate over named parts rests on: counts, and nothing else."""
+def subgroup_decisions(client: Client, broadcast: Broadcast[SubgroupDecisions]) -> Reply:
+    """What a certificate over subgroups rests on: counts, and nothing else."""
     task = broadcast.task
-    assert task.named is not None
-    axes, parts = task.named.agreed
-    cells = decided_cells(client, task, broadcast.asked.w)
+    assert task.subgroups is not None
+    axes, subgroups = task.subgroups.agreed
+    strata = decided_strata(client, task, broadcast.request.w)
     codes = codes_of(client.rows, axes, client.who, client.key)[client.prepare(task).order]
-    found = counted(codes, sizes_of(axes), parts, cells, 4 * len(task.groups))
-    return Reply(broadcast.round, {"counts": found.astype(float)})
+    counts = counted(codes, sizes_of(axes), subgroups, strata, 4 * len(task.groups))
+    return Reply(broadcast.round, {"counts": counts.astype(float)})
 
 
 def tally(
     rows: Callable[[slice], np.ndarray],
     kernels: Callable[[np.ndarray], np.ndarray],
-    cells: np.ndarray,
+    strata: np.ndarray,
     count: int,
 ) -> np.ndarray:
     """Sums of (K, 1) over the rows of each cell, (count, M + 1), in one pass of CHUNK rows at a time.
 
-    rows: from a slice to x, (k, d).  kernels: from x to K, (k, M).  cells: (n,), each < count.
+    rows: from a slice to x, (k, d).  kernels: from x to K, (k, M).  strata: (n,), each < count.
     """
     psi = np.zeros(())
-    for first in range(0, len(cells), CHUNK):
-        part = slice(first, first + CHUNK)
-        order = np.argsort(cells[part], kind="stable")
-        ends = np.searchsorted(cells[part][order], np.arange(count + 1))
-        x = rows(part)[order]
+    for first in range(0, len(strata), CHUNK):
+        chunk = slice(first, first + CHUNK)
+        order = np.argsort(strata[chunk], kind="stable")
+        ends = np.searchsorted(strata[chunk][order], np.arange(count + 1))
+        x = rows(chunk)[order]
         K = np.hstack([kernels(x), np.ones((len(x), 1))])
         psi = psi + np.stack([np.ones(b - a) @ K[a:b] for a, b in pairwise(ends)])
     return psi

@@ -20,7 +20,7 @@ from agnosticfair.client.networks import (
 from agnosticfair.mathematics.basis import support
 from agnosticfair.networks import Flat
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Averaged, AverageNetwork, Task
+from agnosticfair.protocol.requests import Averaged, AverageNetwork, Task
 
 
 def average(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
@@ -30,18 +30,18 @@ def average(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
     C = (C_k(w) + the others' share) / n. The others' share is that of the last round's start, the total
     from the server less the client's own, and lags as phi_C does for a linear model.
     """
-    task, asked = broadcast.task, broadcast.asked
-    rows, own = client.prepare(task), support(task.basis, client.key, task.clients)
-    K = client.kept(task, kernels, task.basis)(slice(0, len(rows.X))).T
+    task, request = broadcast.task, broadcast.request
+    rows, columns = client.prepare(task), support(task.basis, client.key, task.clients)
+    K = client.cached(task, kernels, task.basis)(slice(0, len(rows.X))).T
     y = torch.from_numpy(np.asarray(rows.y, np.float32))
-    s = torch.from_numpy(rows.s - asked.s_bar).float()
+    s = torch.from_numpy(rows.s - request.s_bar).float()
     with one_torch_thread(), enough_room():
         others = 0.0
-        if asked.penalty and asked.before is not None:
-            others = asked.C - covariance(weighed_at(client, task, asked, asked.before, K, s))
-        at = weighed_at(client, task, asked, asked, K, s)
+        if request.penalty and request.before is not None:
+            others = request.C - covariance(weighed_at(client, task, request, request.before, K, s))
+        at = weighed_at(client, task, request, request, K, s)
         C = covariance(at)
-        adam_steps(at, y, others, asked, rng_of(client, task, 0, broadcast.round))
+        adam_steps(at, y, others, request, rng_of(client, task, 0, broadcast.round))
         with torch.no_grad():
             d = at.net.logits(at.z).cpu()
         loss = softplus(d) - y * d
@@ -53,8 +53,8 @@ def average(client: Client, broadcast: Broadcast[AverageNetwork]) -> Reply:
             "correct": np.array(float(((d > 0) == (y > 0)).sum())),
         }
     for name, values in coefficients.items():
-        sums[name] = np.zeros_like(asked.alpha)
-        sums[name][own] = values.numpy()
+        sums[name] = np.zeros_like(request.alpha)
+        sums[name][columns] = values.numpy()
     return Reply(broadcast.round, sums)
 
 
@@ -71,17 +71,17 @@ class WeighedNetwork:
 def weighed_at(
     client: Client,
     task: Task,
-    asked: AverageNetwork,
+    request: AverageNetwork,
     at: AverageNetwork | Averaged,
     K: torch.Tensor,
     s: torch.Tensor,
 ) -> WeighedNetwork:
     """The network and the rows' weights at this round's start, or the last one's."""
-    net = network_at(client, task, asked.device, at.w)
+    net = network_at(client, task, request.device, at.w)
     net.module.eval()
     z = net.inputs(client.prepare(task).X[:, :-1])
-    own = support(task.basis, client.key, task.clients)
-    theta = K @ torch.from_numpy(at.alpha[own]).float()
+    columns = support(task.basis, client.key, task.clients)
+    theta = K @ torch.from_numpy(at.alpha[columns]).float()
     return WeighedNetwork(net, z, theta.to(z.device), s.to(z.device))
 
 
@@ -95,19 +95,19 @@ def adam_steps(
     at: WeighedNetwork,
     y: torch.Tensor,
     others: float,
-    asked: AverageNetwork,
+    request: AverageNetwork,
     rng: np.random.Generator,
 ) -> None:
     """Changes the network.  others: the share of all other clients in n C."""
-    ridge = torch.from_numpy(asked.ridge).float().to(at.z.device)
+    ridge = torch.from_numpy(request.ridge).float().to(at.z.device)
     labels = y.to(at.z.device)
-    optimiser = torch.optim.Adam(at.net.module.parameters(), lr=asked.rate)
+    optimiser = torch.optim.Adam(at.net.module.parameters(), lr=request.rate)
     with training(at.net, rng):
-        for _ in range(asked.steps):
-            at.net.slopes.zero_()
+        for _ in range(request.steps):
+            at.net.gradients.zero_()
             d = at.net.logits(at.z)
             loss = (at.theta * (softplus(d) - labels * d)).sum() / len(labels)
-            gap = ((at.theta * at.s * d).sum() + others) / asked.n - asked.tau
-            (loss + asked.penalty * gap**2).backward()
-            at.net.slopes.add_(ridge * at.net.values)
+            gap = ((at.theta * at.s * d).sum() + others) / request.n - request.tau
+            (loss + request.penalty * gap**2).backward()
+            at.net.gradients.add_(ridge * at.net.values)
             optimiser.step()

@@ -13,7 +13,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.stream import Stream, of_fold
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.requests import Task
 
 CHUNK = 4096
 """Rows that are worked on at a time: small enough to stay in a core's cache."""
@@ -51,7 +51,7 @@ class Cache:
     """What the task of this id makes of a client's rows, by the function that makes it."""
 
     task: str = ""
-    made: dict[Hashable, Any] = field(default_factory=dict)
+    values: dict[Hashable, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Client:
             self.folds[fold] = replace(self, table=dealt, cache=Cache(), folds={})
         return self.folds[fold]
 
-    def kept(
+    def cached(
         self,
         task: Task,
         make: Callable[Concatenate[Client, Task, P], T],
@@ -97,7 +97,7 @@ class Client:
         since, and then made anew."""
         if self.cache.task != task.id:
             self.cache = Cache(task.id)
-        key, cached = (make, arguments), self.cache.made
+        key, cached = (make, arguments), self.cache.values
         if key in cached:
             cached[key] = cached.pop(key)  # the last one used
         else:
@@ -108,7 +108,7 @@ class Client:
 
     def prepare(self, task: Task) -> Rows:
         """The rows as this task encodes them."""
-        return self.kept(task, encoded)
+        return self.cached(task, encoded)
 
 
 def _make_room(cached: dict[Any, Any]) -> None:
@@ -120,23 +120,25 @@ def _make_room(cached: dict[Any, Any]) -> None:
 def encoded(client: Client, task: Task) -> Rows:
     """The rows of a table as the task encodes them, sorted by cell (``fairness.comparisons``)."""
     table = client.rows
-    y, s = table.labels(task.positive), cells_of(client, table, task)
+    y, s = table.labels(task.positive), strata_of(client, table, task)
     order = np.argsort(s, kind="stable")
     X, places = np.empty((len(table), task.encoding.width + 1)), np.empty_like(order)
     X[:, -1], places[order] = 1.0, np.arange(len(order))
     encode(task.encoding, table, client.who, X[:, :-1], places)
-    starts = np.searchsorted(s[order], np.arange(task.cells + 1))
+    starts = np.searchsorted(s[order], np.arange(task.strata + 1))
     weights = None if table.weights is None else table.weights[order]
     kernels = None if table.kernels is None else table.kernels[order]
     return Rows(X, y[order], s[order], starts, weights, kernels, order)
 
 
-def cells_of(client: Client, table: Table, task: Task) -> np.ndarray:
+def strata_of(client: Client, table: Table, task: Task) -> np.ndarray:
     """The cell of every row, (n,): its groups and, where the task says so, its label."""
     s = np.zeros(len(table), np.int64)
     for name, groups in task.sensitive_features:
         codes = table.column(name).aligned(groups)
         if (codes < 0).any():
-            raise DataError(f"{client.who} has groups of {name!r} that were not in its census")
+            raise DataError(
+                f"{client.who} has groups of {name!r} that were not in its summary statistics"
+            )
         s = s * len(groups) + codes
     return 2 * s + (table.labels(task.positive) > 0) if task.by_label else s

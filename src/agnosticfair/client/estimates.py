@@ -11,61 +11,63 @@ from agnosticfair.errors import FederationError
 from agnosticfair.learners import estimates
 from agnosticfair.learners.heads import joint, targets
 from agnosticfair.mathematics.crossed import Crossed, cross, entries, gram, sums_at
-from agnosticfair.mathematics.parts import part_sums, sizes_of
+from agnosticfair.mathematics.subgroups import sizes_of, subgroup_sums
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.requests import Task
 
 
 def probabilities(client: Client, task: Task) -> np.ndarray:
     """Out-of-fold probabilities of the heads, (H, n), rows as in the table; for ``client.kept``."""
     if task.estimates is None:
-        raise FederationError("the question is about estimates and its task has none: ask again")
+        raise FederationError("the request is about estimates and its task has none: ask again")
     return estimates.out_of_fold(task.estimates, task.encoding, client.rows, client.who)
 
 
 def strata(client: Client, task: Task) -> np.ndarray:
     """Out-of-fold P(Y = y, S = s | x) of ``heads.strata``, (C, n), rows as in the table; for ``client.kept``."""
-    P = client.kept(task, probabilities)
+    P = client.cached(task, probabilities)
     assert task.estimates is not None
     return joint(task.estimates.heads, P)
 
 
 def codes(client: Client, task: Task) -> np.ndarray:
     """Every row's value on every axis of the task's subgroups, (n, axes); for ``client.kept``."""
-    assert task.named is not None
-    return codes_of(client.rows, task.named.agreed[0], client.who, client.key)
+    assert task.subgroups is not None
+    return codes_of(client.rows, task.subgroups.agreed[0], client.who, client.key)
 
 
 def crossed(client: Client, task: Task) -> Crossed:
     """The same, crossed; for ``client.kept``."""
-    assert task.named is not None
-    return cross(client.kept(task, codes), sizes_of(task.named.agreed[0]))
+    assert task.subgroups is not None
+    return cross(client.cached(task, codes), sizes_of(task.subgroups.agreed[0]))
 
 
 def over_subgroups(client: Client, task: Task, V: np.ndarray) -> np.ndarray:
     """Sums of each v over the rows of every subgroup and, last, overall, (k, M + 1).  V: (k, n), on a grid."""
     overall = V.sum(axis=1)[:, None]
-    if task.named is None:
+    if task.subgroups is None:
         return overall
-    at, (_, parts) = task.named.places, task.named.agreed
-    found = np.empty((len(V), len(parts)))
-    rows = client.kept(task, crossed)
-    found[:, at.shallow] = sums_at(rows, entries(rows, *at.at), V, len(at.shallow))
-    deep = [parts[m] for m in at.deep.tolist()]
-    found[:, at.deep] = [part_sums(client.kept(task, codes), deep, v) for v in V] if deep else 0.0
-    return np.hstack([found, overall])
+    at, (_, subgroups) = task.subgroups.places, task.subgroups.agreed
+    forest = np.empty((len(V), len(subgroups)))
+    rows = client.cached(task, crossed)
+    forest[:, at.shallow] = sums_at(rows, entries(rows, *at.at), V, len(at.shallow))
+    deep = [subgroups[m] for m in at.deep.tolist()]
+    forest[:, at.deep] = (
+        [subgroup_sums(client.cached(task, codes), deep, v) for v in V] if deep else 0.0
+    )
+    return np.hstack([forest, overall])
 
 
 def masses(client: Client, broadcast: Broadcast[SubgroupMasses]) -> Reply:
     """Expected people of every stratum, by subgroup or by pair of values."""
     task = broadcast.task
-    assert task.named is not None
-    V = client.kept(task, strata).copy()
+    assert task.subgroups is not None
+    V = client.cached(task, strata).copy()
     weighed(V, base_bits(task.n), client.rows.weights, axis=1)
-    if not len(task.named.parts):
-        return Reply(broadcast.round, {"masses": gram(client.kept(task, crossed), V)})
+    if not len(task.subgroups.values):
+        return Reply(broadcast.round, {"masses": gram(client.cached(task, crossed), V)})
     return Reply(broadcast.round, {"masses": over_subgroups(client, task, V)[:, :-1]})
 
 
@@ -73,7 +75,7 @@ def calibration(client: Client, broadcast: Broadcast[Calibration]) -> Reply:
     """Observed less expected, and its variance, of every head in every subgroup."""
     task, table = broadcast.task, client.rows
     assert task.estimates is not None
-    P, bits = client.kept(task, probabilities), base_bits(task.n)
+    P, bits = client.cached(task, probabilities), base_bits(task.n)
     y = table.labels(task.positive)
     t, counts = targets(task.estimates.heads, y, table.sensitive_features)
     V = weighed(np.concatenate([(t - P) * counts, P * (1 - P) * counts]), bits, None, axis=1)

@@ -7,7 +7,7 @@ A client trains on weighted rows. With alpha and the cuts' weighted sum C from t
 and f, the Lagrangian, is the n_k-weighted mean of all f_k. Clients differ, so the minimum of f_k is not
 that of f; a local step therefore follows grad f_k(v) + b_k, b_k = grad f(u) - grad f_k(u) at the last
 round's start u, as in SCAFFOLD: where f is stationary, no client moves. What b_k needs is recomputed
-from the question where it is not at hand, so that an answer is a function of rows and question.
+from the request where it is not at hand, so that an answer is a function of rows and request.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from agnosticfair.client.client import CHUNK, Client, Rows
 from agnosticfair.client.sums.float64 import KERNEL_BYTES, designed
 from agnosticfair.client.sums.torch_device import is_full, room_for
 from agnosticfair.errors import SettingsError, SolverError
-from agnosticfair.mathematics.basis import Basis, comes_with_rows, own_width, support, width
+from agnosticfair.mathematics.basis import Basis, comes_with_rows, kernel_width, support, width
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.networks import Flat, flat
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Moments, Task, Trained, TrainNetwork
+from agnosticfair.protocol.requests import Moments, Task, Trained, TrainNetwork
 
 FEW = 10
 """Rows that are no batch of their own."""
 
-LEAST_CHUNK = 1 << 10
+MIN_CHUNK = 1 << 10
 """A device that has no room for this many rows at a time is too small."""
 
 
@@ -68,7 +68,7 @@ def enough_room() -> AbstractContextManager[None]:
 
 
 @dataclass
-class Kept:
+class Prepared:
     """What steps keep between the rounds of a task.  inputs: where the network is.  before: the client's
     mean gradient at the point of this digest."""
 
@@ -76,25 +76,25 @@ class Kept:
     before: tuple[bytes, np.ndarray] | None = None
 
 
-def kept(client: Client, task: Task) -> Kept:
+def prepared_rows(client: Client, task: Task) -> Prepared:
     """Nothing is kept at first."""
-    return Kept()
+    return Prepared()
 
 
 def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch.Tensor]:
     """From a slice of the rows to K^T, (M, n), of its ``support`` only, in float32: in this layout a
     product with a vector, from either side, runs at the speed of memory."""
-    rows, M, made = client.prepare(task), own_width(basis), designed(client, task, basis)
+    rows, M, design = client.prepare(task), kernel_width(basis), designed(client, task, basis)
 
-    def build(part: slice) -> torch.Tensor:
-        return torch.as_tensor(made(part).T, dtype=torch.float32)
+    def build(chunk: slice) -> torch.Tensor:
+        return torch.as_tensor(design(chunk).T, dtype=torch.float32)
 
     if comes_with_rows(basis) or len(rows.X) * M * 4 > KERNEL_BYTES:
         return build
     whole = torch.empty(M, len(rows.X))
-    for _, part in rows.chunks():
-        whole[:, part] = build(part)
-    return lambda part: whole[:, part]
+    for _, chunk in rows.chunks():
+        whole[:, chunk] = build(chunk)
+    return lambda chunk: whole[:, chunk]
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Products:
 
 def products(client: Client, task: Task, basis: Basis) -> Products:
     """By ``kernels``."""
-    K = client.kept(task, kernels, basis)
-    return Products(lambda part, v: K(part).T @ v, lambda part, v: K(part) @ v)
+    K = client.cached(task, kernels, basis)
+    return Products(lambda chunk, v: K(chunk).T @ v, lambda chunk, v: K(chunk) @ v)
 
 
 def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
@@ -117,8 +117,8 @@ def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
     (``support``) in a block of each: (G, blocks, M + 1, M + 1)."""
     task, rows = broadcast.task, client.prepare(broadcast.task)
     x, squares, mass = np.zeros(rows.X.shape[1] - 1), np.zeros(rows.X.shape[1] - 1), 0.0
-    for _, part in rows.chunks():
-        weights, X = _weights(rows)[part], rows.X[part, :-1]
+    for _, chunk in rows.chunks():
+        weights, X = _weights(rows)[chunk], rows.X[chunk, :-1]
         x, squares, mass = x + weights @ X, squares + weights @ (X * X), mass + weights.sum()
     sums = {"mass": np.array(float(mass)), "x": x, "x_squares": squares}
     sums["gram"] = _gram(client, task, broadcast.shapes["gram"])
@@ -127,14 +127,14 @@ def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
 
 def _gram(client: Client, task: Task, shape: tuple[int, ...]) -> np.ndarray:
     """The kernels' moments, in the client's own block."""
-    rows, K = client.prepare(task), client.kept(task, kernels, task.fair_basis)
-    own = support(task.fair_basis, client.key, task.clients)
+    rows, K = client.prepare(task), client.cached(task, kernels, task.fair_basis)
+    columns = support(task.fair_basis, client.key, task.clients)
     gram = np.zeros(shape)
-    block = gram[:, own.start // (own.stop - own.start)]
+    block = gram[:, columns.start // (columns.stop - columns.start)]
     with one_torch_thread():
-        for j, part in rows.chunks():
-            k = torch.cat([K(part), torch.ones(1, part.stop - part.start)])
-            block[j] += ((k * torch.from_numpy(_weights(rows)[part])) @ k.T).numpy()
+        for j, chunk in rows.chunks():
+            k = torch.cat([K(chunk), torch.ones(1, chunk.stop - chunk.start)])
+            block[j] += ((k * torch.from_numpy(_weights(rows)[chunk])) @ k.T).numpy()
     return gram
 
 
@@ -144,7 +144,7 @@ def _weights(rows: Rows) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Held:
+class RowSums:
     """A client's rows where the network is.  z: inputs.  weights: of the rows.  a, c: what they weigh in
     loss and surrogate, each with the row's own weight."""
 
@@ -154,96 +154,102 @@ class Held:
     a: torch.Tensor
     c: torch.Tensor
 
-    def take(self, rows: torch.Tensor | slice) -> Held:
+    def take(self, rows: torch.Tensor | slice) -> RowSums:
         if isinstance(rows, slice):
-            return Held(*(v[rows] for v in vars(self).values()))
-        return Held(*(v.index_select(0, rows) for v in vars(self).values()))  # faster than v[rows]
+            return RowSums(*(v[rows] for v in vars(self).values()))
+        return RowSums(
+            *(v.index_select(0, rows) for v in vars(self).values())
+        )  # faster than v[rows]
 
 
-def values(d: torch.Tensor, held: Held, surrogate: Surrogate) -> tuple[torch.Tensor, torch.Tensor]:
+def values(
+    d: torch.Tensor, row_sums: RowSums, surrogate: Surrogate
+) -> tuple[torch.Tensor, torch.Tensor]:
     """l and g of every row, from its signed distance."""
-    loss = softplus(d) - held.y * d
+    loss = softplus(d) - row_sums.y * d
     if surrogate.kind == "loss":
         return loss, loss
     return loss, torch.sigmoid(d / surrogate.temperature) if surrogate.kind == "sigmoid" else d
 
 
-def slopes(d: torch.Tensor, held: Held, surrogate: Surrogate) -> torch.Tensor:
-    """The slope of a_i l_i + c_i g_i in d_i, of every row: fewer steps than autograd takes."""
-    of_loss = torch.sigmoid(d).sub_(held.y)
+def gradients(d: torch.Tensor, row_sums: RowSums, surrogate: Surrogate) -> torch.Tensor:
+    """The gradient of a_i l_i + c_i g_i in d_i, of every row: fewer steps than autograd takes."""
+    of_loss = torch.sigmoid(d).sub_(row_sums.y)
     if surrogate.kind == "loss":
-        return of_loss.mul_(held.a + held.c)
+        return of_loss.mul_(row_sums.a + row_sums.c)
     if surrogate.kind != "sigmoid":
-        return of_loss.mul_(held.a).add_(held.c)
+        return of_loss.mul_(row_sums.a).add_(row_sums.c)
     g = torch.sigmoid(d / surrogate.temperature)
-    return of_loss.mul_(held.a).addcmul_(held.c, g - g * g, value=1.0 / surrogate.temperature)
+    return of_loss.mul_(row_sums.a).addcmul_(
+        row_sums.c, g - g * g, value=1.0 / surrogate.temperature
+    )
 
 
-def held_at(
+def row_sums_at(
     client: Client, task: Task, net: Flat, share: float, at: TrainNetwork | Trained
-) -> Held:
-    """The rows, weighed as a question says, this round's or the last one's."""
-    rows, own = client.prepare(task), support(task.fair_basis, client.key, task.clients)
-    K_L, K_F = (client.kept(task, products, basis) for basis in (task.basis, task.fair_basis))
+) -> RowSums:
+    """The rows, weighed as a request says, this round's or the last one's."""
+    rows, columns = client.prepare(task), support(task.fair_basis, client.key, task.clients)
+    K_L, K_F = (client.cached(task, products, basis) for basis in (task.basis, task.fair_basis))
     alpha = torch.from_numpy(at.alpha[support(task.basis, client.key, task.clients)]).float()
     C = torch.from_numpy(at.C).float()
     a, c = torch.empty(len(rows.X)), torch.empty(len(rows.X))
-    for j, part in rows.chunks():
-        a[part] = (1.0 - share) + share * K_L.of_rows(part, alpha)
-        c[part] = K_F.of_rows(part, C[j, own]) + C[j, -1]
+    for j, chunk in rows.chunks():
+        a[chunk] = (1.0 - share) + share * K_L.of_rows(chunk, alpha)
+        c[chunk] = K_F.of_rows(chunk, C[j, columns]) + C[j, -1]
     weights, where = torch.from_numpy(_weights(rows)), net.values.device
-    inputs = client.kept(task, kept).inputs
+    inputs = client.cached(task, prepared_rows).inputs
     if where not in inputs:
         inputs[where] = net.inputs(rows.X[:, :-1])
     y = torch.from_numpy(np.asarray(rows.y, np.float32))
-    return Held(inputs[where], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
+    return RowSums(inputs[where], *(v.to(where) for v in (y, weights, a * weights, c * weights)))
 
 
 def in_chunks(n: int, where: torch.device, visit: Callable[[slice], None]) -> None:
     """Visit n rows in chunks that suit a core's cache or a device; where it has no room, in smaller ones."""
-    first, most = 0, CHUNK if where.type == "cpu" else 1 << 20
+    first, size = 0, CHUNK if where.type == "cpu" else 1 << 20
     while first < n:
         try:
-            visit(slice(first, min(first + most, n)))
-            first = min(first + most, n)
+            visit(slice(first, min(first + size, n)))
+            first = min(first + size, n)
         except RuntimeError as error:
             if not is_full(error):
                 raise
             torch.cuda.empty_cache()
-            most //= 4
-            if most < LEAST_CHUNK:
+            size //= 4
+            if size < MIN_CHUNK:
                 raise SettingsError(
-                    f"the device has no room for {LEAST_CHUNK} rows at a time: take a smaller network, "
+                    f"the device has no room for {MIN_CHUNK} rows at a time: take a smaller network, "
                     "or device 'cpu'"
                 ) from None
 
 
 def sums_at(
-    client: Client, task: Task, net: Flat, held: Held, surrogate: Surrogate
+    client: Client, task: Task, net: Flat, row_sums: RowSums, surrogate: Surrogate
 ) -> dict[str, np.ndarray]:
     """Sums over the rows at w, as ``mathematics.sums`` states them, and the gradient of
     sum_i a_i l_i + c_i g_i."""
-    n = len(held.y)
+    n = len(row_sums.y)
     # loss, g, what is decided, whether that is right, each times the row's weight
     v = torch.empty(4, n)
     net.module.eval()
-    gradient = torch.zeros_like(net.slopes)
+    gradient = torch.zeros_like(net.gradients)
 
-    def visit(part: slice) -> None:
-        here = held.take(part)
-        net.slopes.zero_()
+    def visit(chunk: slice) -> None:
+        here = row_sums.take(chunk)
+        net.gradients.zero_()
         out = net.logits(here.z)
         d = out.detach()
-        out.backward(slopes(d, here, surrogate))
+        out.backward(gradients(d, here, surrogate))
         right = (d > 0) == (here.y > 0)
         hat = ~right if surrogate.kind == "loss" else d > 0
-        found = torch.stack([*values(d, here, surrogate), hat.float(), right.float()])
-        v[:, part] = (found * here.weights).cpu()
-        gradient.add_(net.slopes)  # last: a chunk that has no room is visited again
+        values_here = torch.stack([*values(d, here, surrogate), hat.float(), right.float()])
+        v[:, chunk] = (values_here * here.weights).cpu()
+        gradient.add_(net.gradients)  # last: a chunk that has no room is visited again
 
     in_chunks(n, net.values.device, visit)
     of_loss, of_fair = by_kernel(client, task, v[0], v[1], v[2])
-    theta_L, theta = client.kept(task, masses)
+    theta_L, theta = client.cached(task, masses)
     loss, right = v[[0, 3]].double().sum(dim=1).tolist()
     return {
         "loss": np.array(loss),
@@ -264,16 +270,16 @@ def by_kernel(
     """sum_i K_m(x_i) v_i over the loss adversary's kernels, (M,), and for each v (by default the same) per
     cell over the other's, with K = 1 as a last column, (.., G, F + 1)."""
     rows, L, F = client.prepare(task), task.basis, task.fair_basis
-    K_L, K_F = client.kept(task, products, L), client.kept(task, products, F)
+    K_L, K_F = client.cached(task, products, L), client.cached(task, products, F)
     own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
     of_fair = of_fair or (of_loss,)
     psi_L = np.zeros(width(L, task.clients))
-    psi = np.zeros((len(of_fair), task.cells, width(F, task.clients) + 1))
-    for j, part in rows.chunks():
-        psi_L[own_L] += K_L.of_kernels(part, of_loss[part]).numpy()
+    psi = np.zeros((len(of_fair), task.strata, width(F, task.clients) + 1))
+    for j, chunk in rows.chunks():
+        psi_L[own_L] += K_L.of_kernels(chunk, of_loss[chunk]).numpy()
         for k, v in enumerate(of_fair):
-            psi[k, j, own_F] += K_F.of_kernels(part, v[part]).numpy()
-            psi[k, j, -1] += float(v[part].double().sum())
+            psi[k, j, own_F] += K_F.of_kernels(chunk, v[chunk]).numpy()
+            psi[k, j, -1] += float(v[chunk].double().sum())
     return psi_L, psi
 
 
@@ -285,32 +291,32 @@ def masses(client: Client, task: Task) -> tuple[np.ndarray, np.ndarray]:
 def train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
     """Sums and gradient at w, then some local steps: what they moved (times n_k), and the mean square of
     their gradients, by which the server scales the steps of the next round."""
-    task, asked, number = broadcast.task, broadcast.asked, broadcast.round
+    task, request, number = broadcast.task, broadcast.request, broadcast.round
     with one_torch_thread(), enough_room():
-        before = _gradient_before(client, task, asked)
-        net = network_at(client, task, asked.device, asked.w)
-        held = held_at(client, task, net, asked.share, asked)
-        sums = sums_at(client, task, net, held, asked.surrogate)
+        before = _gradient_before(client, task, request)
+        net = network_at(client, task, request.device, request.w)
+        row_sums = row_sums_at(client, task, net, request.share, request)
+        sums = sums_at(client, task, net, row_sums, request.surrogate)
         mass = float(sums["mass"])
         if not np.isfinite(sums["loss"]):
             fresh = "check its module, which has not been trained yet"
-            slower = f"lower its rate, which is {asked.rate:g}"
+            slower = f"lower its rate, which is {request.rate:g}"
             raise SolverError(
                 f"{client.who}: the network's logits are not finite in round {number}: "
                 + (fresh if number == 1 else slower)
             )
-        client.kept(task, kept).before = (_key(asked), sums["gradient"] / mass)
-        correction = np.zeros_like(asked.w)
-        if before is not None and asked.before is not None:
-            correction = asked.before.gradient - before
-        rng = rng_of(client, task, asked.seed, number)
-        steps = descend(net, held, correction, asked, rng)
+        client.cached(task, prepared_rows).before = (_key(request), sums["gradient"] / mass)
+        correction = np.zeros_like(request.w)
+        if before is not None and request.before is not None:
+            correction = request.before.gradient - before
+        rng = rng_of(client, task, request.seed, number)
+        steps = descend(net, row_sums, correction, request, rng)
         if not bool(torch.isfinite(net.values).all()):
             raise SolverError(
                 f"{client.who}: weights of the network became NaN in round {number}: "
-                f"lower the network's rate, which is {asked.rate:g}"
+                f"lower the network's rate, which is {request.rate:g}"
             )
-        moved = net.values.double().cpu().numpy() - asked.w
+        moved = net.values.double().cpu().numpy() - request.w
     return Reply(number, {**sums, "moved": mass * moved, "squares": mass * steps})
 
 
@@ -324,7 +330,7 @@ def network_at(client: Client, task: Task, device: str, w: np.ndarray) -> Flat:
 def rng_of(client: Client, task: Task, seed: int, number: int) -> np.random.Generator:
     """The same for the same rows, and unknown to the server: who knew the batches of many rounds could solve for the
     rows."""
-    return np.random.default_rng([seed, number, *client.kept(task, row_digest)])
+    return np.random.default_rng([seed, number, *client.cached(task, row_digest)])
 
 
 def row_digest(client: Client, task: Task) -> bytes:
@@ -339,21 +345,25 @@ def _key(at: TrainNetwork | Trained) -> bytes:
     return hashlib.sha256(b"".join(v.tobytes() for v in (at.w, at.alpha, at.C))).digest()
 
 
-def _gradient_before(client: Client, task: Task, asked: TrainNetwork) -> np.ndarray | None:
+def _gradient_before(client: Client, task: Task, request: TrainNetwork) -> np.ndarray | None:
     """The client's mean gradient at the start of the last round; None in the first one."""
-    if asked.before is None:
+    if request.before is None:
         return None
-    found = client.kept(task, kept).before
-    if found is not None and found[0] == _key(asked.before):
-        return found[1]
-    net = network_at(client, task, asked.device, asked.before.w)
-    held = held_at(client, task, net, asked.share, asked.before)
-    sums = sums_at(client, task, net, held, asked.surrogate)
+    before = client.cached(task, prepared_rows).before
+    if before is not None and before[0] == _key(request.before):
+        return before[1]
+    net = network_at(client, task, request.device, request.before.w)
+    row_sums = row_sums_at(client, task, net, request.share, request.before)
+    sums = sums_at(client, task, net, row_sums, request.surrogate)
     return sums["gradient"] / float(sums["mass"])
 
 
 def descend(
-    net: Flat, held: Held, correction: np.ndarray, asked: TrainNetwork, rng: np.random.Generator
+    net: Flat,
+    row_sums: RowSums,
+    correction: np.ndarray,
+    request: TrainNetwork,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Local steps v <- v - rate scale m, m the running mean of grad f_k(v) + b_k over batches; no weight
     moves by more than the rate in one.
@@ -362,27 +372,27 @@ def descend(
     """
     where = net.values.device
     ridge, scale, b = (
-        torch.from_numpy(v).float().to(where) for v in (asked.ridge, asked.scale, correction)
+        torch.from_numpy(v).float().to(where) for v in (request.ridge, request.scale, correction)
     )
     m, squares = torch.zeros_like(net.values), torch.zeros_like(net.values)
-    keep, mean_weight = asked.momentum, float(held.weights.double().mean())
+    keep, mean_weight = request.momentum, float(row_sums.weights.double().mean())
 
     def step(rows: torch.Tensor | None) -> None:
-        here = held if rows is None else held.take(rows)
-        net.slopes.zero_()
+        here = row_sums if rows is None else row_sums.take(rows)
+        net.gradients.zero_()
         d = net.logits(here.z)
-        part = 1.0 / (len(here.y) * mean_weight)
-        d.backward(slopes(d.detach(), here, asked.surrogate).mul_(part))
-        gradient = torch.addcmul(b, ridge, net.values).add_(net.slopes)
+        row_share = 1.0 / (len(here.y) * mean_weight)
+        d.backward(gradients(d.detach(), here, request.surrogate).mul_(row_share))
+        gradient = torch.addcmul(b, ridge, net.values).add_(net.gradients)
         squares.addcmul_(gradient, gradient)
         m.lerp_(gradient, 1.0 - keep)
-        net.values.sub_((scale * m).clamp_(-1.0, 1.0), alpha=asked.rate)
+        net.values.sub_((scale * m).clamp_(-1.0, 1.0), alpha=request.rate)
 
     with training(net, rng):
-        for rows in batches(len(held.y), asked.batch, asked.steps, rng):
+        for rows in batches(len(row_sums.y), request.batch, request.steps, rng):
             # sent without a wait: where several fits share a GPU, each wait is a turn of all the others
             step(None if rows is None else torch.from_numpy(rows).to(where, non_blocking=True))
-    return (squares / asked.steps).double().cpu().numpy()
+    return (squares / request.steps).double().cpu().numpy()
 
 
 def batches(

@@ -1,6 +1,6 @@
 """A client's private steps: sums to which no row adds more than ``protocol.privacy.sensitivity`` says.
 
-Whether a question is answered depends on no row: a row that does not fit the task adds nothing, and is not reported.
+Whether a request is answered depends on no row: a row that does not fit the task adds nothing, and is not reported.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.client.client import Client, cells_of
+from agnosticfair.client.client import Client, strata_of
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table
@@ -20,21 +20,21 @@ from agnosticfair.learners.decisions import scores
 from agnosticfair.learners.estimates import predict
 from agnosticfair.learners.heads import joint, targets
 from agnosticfair.mathematics.linear import sigmoid
-from agnosticfair.mathematics.parts import members
 from agnosticfair.mathematics.scores import smoothed, utility
+from agnosticfair.mathematics.subgroups import members
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.privacy.questions import (
+from agnosticfair.protocol.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateGradients,
     PrivateHeads,
     PrivateMoments,
     PrivatePlan,
     PrivateRates,
-    PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import clip_of
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.requests import Task
 
 
 def clipped(X: np.ndarray, clip: float, bits: int) -> np.ndarray:
@@ -56,7 +56,7 @@ def truncated(v: np.ndarray, bits: int) -> np.ndarray:
 @dataclass(frozen=True)
 class PrivateRows:
     """Rows as the private steps see them.  table: those that fit.  X: encoded.  y, s: labels and cells.  inside:
-    (1 + M, n), whether everybody, and each part, has the row."""
+    (1 + M, n), whether everybody, and each subgroup, has the row."""
 
     table: Table
     X: np.ndarray
@@ -64,10 +64,10 @@ class PrivateRows:
     s: np.ndarray
     inside: np.ndarray
 
-    def by_place(self, values: np.ndarray, cells: int) -> np.ndarray:
-        """Sums of one value per row by part and cell, (1 + M, cells)."""
-        own = [self.s == j for j in range(cells)]
-        return np.stack([self.inside[:, rows] @ values[rows] for rows in own], axis=1)
+    def by_place(self, values: np.ndarray, strata: int) -> np.ndarray:
+        """Sums of one value per row by subgroup and cell, (1 + M, cells)."""
+        members = [self.s == j for j in range(strata)]
+        return np.stack([self.inside[:, rows] @ values[rows] for rows in members], axis=1)
 
 
 def check_unweighted(rows: Table, who: str) -> None:
@@ -79,21 +79,25 @@ def check_unweighted(rows: Table, who: str) -> None:
 
 
 def seen(client: Client, broadcast: Broadcast[Any]) -> PrivateRows:
-    """The client's rows, of which only the first ``most`` take part where it says so."""
+    """The client's rows, of which only the first ``max_rows`` take part where it says so."""
     check_unweighted(client.rows, client.who)
-    return client.kept(broadcast.task, prepared, broadcast.asked.most)
+    return client.cached(broadcast.task, prepared, broadcast.request.max_rows)
 
 
-def prepared(client: Client, task: Task, most: int) -> PrivateRows:
+def prepared(client: Client, task: Task, max_rows: int) -> PrivateRows:
     """The rows as the task encodes them, without those that do not fit it."""
-    table = client.rows if not most else client.rows.take(np.arange(len(client.rows)) < most)
+    table = (
+        client.rows if not max_rows else client.rows.take(np.arange(len(client.rows)) < max_rows)
+    )
     table = table.take(fitting(table, task))
     X = np.ones((len(table), task.encoding.width + 1))
     encode(task.encoding, table, client.who, X[:, :-1])
-    axes, parts = ((), []) if task.named is None else task.named.agreed
+    axes, subgroups = ((), []) if task.subgroups is None else task.subgroups.agreed
     codes = codes_of(table, axes, client.who, client.key)
-    inside = np.array([members(codes, part) for part in [(), *parts]], np.float64)
-    return PrivateRows(table, X, table.labels(task.positive), cells_of(client, table, task), inside)
+    inside = np.array([members(codes, subgroup) for subgroup in [(), *subgroups]], np.float64)
+    return PrivateRows(
+        table, X, table.labels(task.positive), strata_of(client, table, task), inside
+    )
 
 
 def fitting(table: Table, task: Task) -> np.ndarray:
@@ -116,7 +120,7 @@ def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
     """How many rows each group has."""
     rows = seen(client, broadcast)
     return Reply(
-        broadcast.round, {"groups": rows.by_place(np.ones(len(rows.y)), broadcast.task.cells)}
+        broadcast.round, {"groups": rows.by_place(np.ones(len(rows.y)), broadcast.task.strata)}
     )
 
 
@@ -141,44 +145,46 @@ def bits_of(task: Task) -> int:
     return min(30, bits("gradient", task))
 
 
-def slopes(client: Client, broadcast: Broadcast[PrivateSlopes]) -> Reply:
-    """At w: the loss's gradient, and per group decisions and their smoothed slope, with one curvature.
+def gradients(client: Client, broadcast: Broadcast[PrivateGradients]) -> Reply:
+    """At w: the loss's gradient, and per group decisions and their smoothed gradient, with one curvature.
 
-    gradient = sum (p - y) x,  slopes[k, j] = sum_{s=j, in k} 4 g (1 - g) x with g = sigmoid(d / temperature),
+    gradient = sum (p - y) x,  gradients[k, j] = sum_{s=j, in k} 4 g (1 - g) x with g = sigmoid(d / temperature),
     hat[m, j] = sum_{s=j, in m} [d > 0],  curve = sum 4 p (1 - p).
     """
-    rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
-    X, G, bits = _clipped(rows, task), task.cells, bits_of(task)
-    d = X @ asked.w
-    p, g = sigmoid(d), sigmoid(d / asked.temperature)
+    rows, task, request = seen(client, broadcast), broadcast.task, broadcast.request
+    X, G, bits = _clipped(rows, task), task.strata, bits_of(task)
+    d = X @ request.w
+    p, g = sigmoid(d), sigmoid(d / request.temperature)
     steep = truncated((4 * g * (1 - g))[:, None] * X, bits)
-    active = [rows.inside[k] > 0 for k in np.asarray(asked.active, int)]
+    active = [rows.inside[k] > 0 for k in np.asarray(request.active, int)]
     return Reply(
         broadcast.round,
         {
             "gradient": truncated((p - rows.y)[:, None] * X, bits).sum(axis=0),
-            "slopes": np.stack([by_cell(rows.s[own], steep[own], G) for own in active]),
+            "group_gradients": np.stack(
+                [by_stratum(rows.s[members], steep[members], G) for members in active]
+            ),
             "hat": rows.by_place((d > 0).astype(float), G),
-            "curve": np.array(truncated(4 * p * (1 - p), bits).sum()),
+            "hessian": np.array(truncated(4 * p * (1 - p), bits).sum()),
         },
     )
 
 
 def heads(client: Client, broadcast: Broadcast[PrivateHeads]) -> Reply:
     """At w, of every head: the gradient sum (p - t) x, and sum 4 p (1 - p)."""
-    rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
+    rows, task, request = seen(client, broadcast), broadcast.task, broadcast.request
     X, fine = _clipped(rows, task), bits_of(task)
-    t, counts = targets(asked.heads, rows.y, rows.table.sensitive_features)
-    gradient, curve = np.zeros(asked.w.shape), np.zeros(len(asked.heads))
-    for h, p in enumerate(sigmoid(X @ asked.w.T).T):
+    t, counts = targets(request.heads, rows.y, rows.table.sensitive_features)
+    gradient, curve = np.zeros(request.w.shape), np.zeros(len(request.heads))
+    for h, p in enumerate(sigmoid(X @ request.w.T).T):
         gradient[h] = truncated(((p - t[h]) * counts[h])[:, None] * X, fine).sum(axis=0)
         curve[h] = truncated(4 * p * (1 - p) * counts[h], fine).sum()
     return Reply(broadcast.round, {"gradients": gradient, "curves": curve})
 
 
-def probabilities(client: Client, task: Task, most: int) -> np.ndarray:
+def probabilities(client: Client, task: Task, maximum: int) -> np.ndarray:
     """The task's estimates of the fitting rows, (H, n), each from 0 to 1; for ``client.kept``."""
-    rows = client.kept(task, prepared, most)
+    rows = client.cached(task, prepared, maximum)
     assert task.estimates is not None
     with np.errstate(all="ignore"):  # weights may be as large as they like
         P = predict(task.estimates, task.encoding, 0, rows.table, client.who)
@@ -187,15 +193,15 @@ def probabilities(client: Client, task: Task, most: int) -> np.ndarray:
 
 def rates(client: Client, broadcast: Broadcast[PrivateRates]) -> Reply:
     """With coefficients A: rates[m, c] = sum_{in m} d pi_c, and the upper triangle of sum 4 d (1 - d) v v^T."""
-    rows, task, asked = seen(client, broadcast), broadcast.task, broadcast.asked
-    P, fine = client.kept(task, probabilities, asked.most), bits_of(task)
+    rows, task, request = seen(client, broadcast), broadcast.task, broadcast.request
+    P, fine = client.cached(task, probabilities, request.max_rows), bits_of(task)
     assert task.estimates is not None
     pi, inside = joint(task.estimates.heads, P), rows.inside
-    score = utility(P[0], asked.prices) - asked.shift
-    score -= np.einsum("cn,cn->n", pi, asked.A.T @ inside)
-    _, d, curve = smoothed(score, asked.eps)
-    k, j, other = asked.directions[:, :3].astype(int).T
-    first, second = asked.directions[:, 3:].T
+    score = utility(P[0], request.error_costs) - request.shift
+    score -= np.einsum("cn,cn->n", pi, request.A.T @ inside)
+    _, d, curve = smoothed(score, request.eps)
+    k, j, other = request.directions[:, :3].astype(int).T
+    first, second = request.directions[:, 3:].T
     v = inside[k] * (first[:, None] * pi[j] - second[:, None] * pi[other])
     # products of two multiples of 2^-16 are exact, as those of the moments
     v = truncated(np.sqrt(curve) * v, pair_bits(task))
@@ -214,15 +220,15 @@ def _decided(client: Client, task: Task, rows: PrivateRows, w: np.ndarray) -> np
         return scores(task.rule, task.estimates, task.encoding, rows.table, client.who, client.key)
 
 
-def by_cell(cells: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
+def by_stratum(strata: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
     """Sums over the rows of each cell, (count, ...)."""
-    return np.stack([values[cells == j].sum(axis=0) for j in range(count)])
+    return np.stack([values[strata == j].sum(axis=0) for j in range(count)])
 
 
 def decisions(client: Client, broadcast: Broadcast[PrivateDecisions]) -> Reply:
     """What the certificate needs: rows, and positive and right decisions, of the model on unclipped rows."""
-    rows, G = seen(client, broadcast), broadcast.task.cells
-    d = _decided(client, broadcast.task, rows, broadcast.asked.w)
+    rows, G = seen(client, broadcast), broadcast.task.strata
+    d = _decided(client, broadcast.task, rows, broadcast.request.w)
     return Reply(
         broadcast.round,
         {

@@ -1,7 +1,7 @@
 """The steps that a client answers, in one table; ``register`` adds one.
 
-``answer`` is a function of the rows and the question. What is kept between rounds (encoded rows,
-kernels) is a cache that any later question rebuilds.
+``answer`` is a function of the rows and the request. What is kept between rounds (encoded rows,
+kernels) is a cache that any later request rebuilds.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from agnosticfair.client import answers, estimates, private
 from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
-from agnosticfair.client.sums import named as parts
-from agnosticfair.client.sums.growing import cells, level
+from agnosticfair.client.sums import subgroup_counts as parts
+from agnosticfair.client.sums.growing import fine_bins, level
 from agnosticfair.client.sums.learning import learn
 from agnosticfair.client.sums.program import program
-from agnosticfair.data.census import Census
+from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import Sums, step_of
+from agnosticfair.protocol.requests import Sums, step_of
 
-Answer = Census | Candidates | Reply
+Answer = SummaryStatistics | Candidates | Reply
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _by_torch(module: str, name: str) -> Callable[[Client, Any], Answer]:
 STEPS: dict[str, Step] = {
     step.name: step
     for step in (
-        Step("census", answers.census, by_batch=True),
+        Step("statistics", answers.statistics, by_batch=True),
         Step("outline", answers.outline, by_batch=True),
         Step("counts", answers.counts, by_batch=True),
         Step("centres", answers.centres, by_batch=True),
@@ -65,16 +65,16 @@ STEPS: dict[str, Step] = {
         Step("sums", sums),
         Step("trials", float64.trials, by_batch=True),
         Step("histograms", parts.histograms, by_batch=True),
-        Step("part_counts", parts.counts, by_batch=True),
+        Step("subgroup_counts", parts.counts, by_batch=True),
         Step("learn", learn, by_batch=True, batches=parts.BATCHES),
-        Step("cells", cells, by_batch=True),
+        Step("fine_counts", fine_bins, by_batch=True),
         Step("level", level),
         Step("subgroup_masses", estimates.masses, by_batch=True),
         Step("calibration", estimates.calibration, by_batch=True),
         Step("program", program, by_batch=True, batches=parts.BATCHES),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
-        Step("part_decisions", answers.part_decisions, by_batch=True),
+        Step("subgroup_decisions", answers.subgroup_decisions, by_batch=True),
         Step("moments", _by_torch("networks", "moments"), in_memory=True, network=True),
         Step("train", _by_torch("networks", "train"), in_memory=True, network=True),
         Step(
@@ -86,7 +86,7 @@ STEPS: dict[str, Step] = {
         Step("private_plan", private.plan, in_memory=True),
         Step("private_counts", private.counts, in_memory=True),
         Step("private_moments", private.moments, in_memory=True),
-        Step("private_slopes", private.slopes, in_memory=True),
+        Step("private_gradients", private.gradients, in_memory=True),
         Step("private_heads", private.heads, in_memory=True),
         Step("private_rates", private.rates, in_memory=True),
         Step("private_decisions", private.decisions, in_memory=True),
@@ -95,43 +95,44 @@ STEPS: dict[str, Step] = {
 
 
 def register(step: Step) -> Step:
-    """Know a step; its question is registered in ``protocol.questions``."""
+    """Know a step; its request is registered in ``protocol.requests``."""
     STEPS[step.name] = step
     return step
 
 
 def answer(client: Client, step: str, broadcast: Broadcast[Any] | None) -> Answer:
-    """The client's reply to one step of the protocol; the same question gets the same answer."""
+    """The client's reply to one step of the protocol; the same request gets the same answer."""
     if step not in STEPS:
         raise FederationError(f"{client.who} knows no step {step!r}; it knows {', '.join(STEPS)}")
-    if broadcast is not None and step_of(broadcast.asked) != step:
+    if broadcast is not None and step_of(broadcast.request) != step:
         raise FederationError(
-            f"{client.who} was asked for step {step!r} with a question of {step_of(broadcast.asked)!r}: "
+            f"{client.who} was asked for step {step!r} with a request of {step_of(broadcast.request)!r}: "
             "ask again"
         )
     if broadcast is not None and broadcast.task.fold is not None:
         client = client.of(broadcast.task.fold)
-    found = STEPS[step]
-    if found.network and broadcast is not None:
+    entry = STEPS[step]
+    if entry.network and broadcast is not None:
         _check_network(broadcast)
-    if client.table.streamed and found.in_memory:
+    if client.table.streamed and entry.in_memory:
         raise DataError(
             f"{client.who} streams its rows, and local steps draw theirs at random from all of them, in memory: take "
-            "a linear model, which streams over the same parts and kernels, or rows of at most a gibibyte of values "
+            "a linear model, which streams over the same subgroups and kernels, or rows of at most a gibibyte of "
+            "values "
             "(rows x columns x 8 bytes), a sample of them for example"
         )
-    if client.table.streamed and found.by_batch:
-        made = client.table.added_up(
-            lambda table: found.answer(Client(client.key, table), broadcast),
+    if client.table.streamed and entry.by_batch:
+        message = client.table.added_up(
+            lambda table: entry.answer(Client(client.key, table), broadcast),
             client.threads,
-            found.batches,
+            entry.batches,
         )
     else:
-        made = found.answer(client, broadcast)
+        message = entry.answer(client, broadcast)
     # masked or not, sums are integers of one unit: what is exact already keeps its bits
-    if broadcast is None or not isinstance(made, Reply):
-        return made
-    return on_grid(made, broadcast.task)
+    if broadcast is None or not isinstance(message, Reply):
+        return message
+    return on_grid(message, broadcast.task)
 
 
 def _check_network(broadcast: Broadcast[Any]) -> None:
@@ -139,5 +140,5 @@ def _check_network(broadcast: Broadcast[Any]) -> None:
     from agnosticfair.networks import factory
 
     if broadcast.task.network is None:
-        raise FederationError("the question is about a network and its task names none: ask again")
+        raise FederationError("the request is about a network and its task names none: ask again")
     factory(broadcast.task.network.name)

@@ -16,7 +16,7 @@ from agnosticfair.commands import options
 from agnosticfair.commands.output import check_folder, deliver, grid, show
 from agnosticfair.commands.rows import labelled, tell
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics.notions import PARITY
+from agnosticfair.mathematics.metrics import PARITY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +30,7 @@ ROWS_FILE = "rows.parquet"
 
 
 @dataclass(frozen=True)
-class Request:
+class AuditOptions:
     """What an audit is asked for, as the certificate carries it, so that whoever has the rows can make it again."""
 
     target: str
@@ -41,12 +41,12 @@ class Request:
     drop: tuple[str, ...]
     positive: str | None
     threshold: float
-    notion: str
+    metric: str
     intersections: bool
     columns: tuple[str, ...] | None
     depth: int
-    least: float
-    bands: int
+    min_share: float
+    bins: int
     confidence: float
     precision: float
     mixtures: bool
@@ -82,23 +82,23 @@ class Request:
         if model is None:
             if self.predictions is None:
                 raise SettingsError("the audit was of a model: name its file by --model")
-            made = _of_column(self.predictions, file, self.roles, dialect)
+            judged = _of_column(self.predictions, file, self.roles, dialect)
         else:
             how = (self.positive, (trust_code, self.threshold))
-            made = _of_model(model, file, self.roles, dialect, *how)
+            judged = _of_model(model, file, self.roles, dialect, *how)
         if self.cluster is not None:
-            made = replace(made, cluster=self.clusters(file, dialect))
-        return replace(made, table=_intersected(made.table)) if self.intersections else made
+            judged = replace(judged, cluster=self.clusters(file, dialect))
+        return replace(judged, table=_intersected(judged.table)) if self.intersections else judged
 
     def of_audit(self, names: int) -> dict[str, Any]:
         """The arguments of ``audit``, where so many certificates share 1 - confidence."""
-        from agnosticfair.auditing.parts import Subpopulations
+        from agnosticfair.auditing.subgroups import Subgroups
         from agnosticfair.mathematics.basis import gaussian
 
         same = [
             "floor",
             "seed",
-            "notion",
+            "metric",
             "precision",
             "mixtures",
             "positive",
@@ -108,7 +108,7 @@ class Request:
         return {
             **{name: getattr(self, name) for name in same},
             "basis": None if self.kernels is None else gaussian(self.kernels, self.sigma),
-            "parts": Subpopulations(self.columns, self.depth, self.least, self.bands),
+            "subgroups": Subgroups(self.columns, self.depth, self.min_share, self.bins),
             "confidence": 1 - (1 - self.confidence) / names,
         }
 
@@ -118,7 +118,7 @@ class Judged:
     """What is certified: a model or its predictions, the rows, and what it is called.  cluster: who the rows are
     about, (n,), where that is said."""
 
-    given: Any
+    predictions: Any
     table: Table
     name: str
     cluster: Any = None
@@ -149,24 +149,28 @@ def audit(
     threshold: Annotated[
         float, Option(help="A probability above it is a positive decision.")
     ] = 0.5,
-    notion: options.NotionName = PARITY.name,
+    metric: options.MetricName = PARITY.name,
     intersections: options.Intersections = False,
     columns: Annotated[
-        list[str] | None, Option(help="Column that names parts; may be repeated, else all.")
+        list[str] | None, Option(help="Column that names subgroups; may be repeated, else all.")
     ] = None,
-    depth: Annotated[int, Option(help="Most values in one part: 1, 2 or 3.")] = 2,
-    least: Annotated[float, Option(help="Least share of the rows that a part holds.")] = 0.01,
-    bands: Annotated[int, Option(help="Bands of a column of numbers.")] = 4,
+    depth: Annotated[int, Option(help="Most values in one subgroup: 1, 2 or 3.")] = 2,
+    min_share: Annotated[
+        float, Option(help="Least share of the rows that a subgroup holds.")
+    ] = 0.01,
+    bins: Annotated[int, Option(help="Bins of a column of numbers.")] = 4,
     limit: Annotated[
         float | None, Option(help="Largest difference asked for: the page says whether it is kept.")
     ] = None,
     confidence: Annotated[float, Option(help="With which the bounds hold, all at once.")] = 0.95,
     precision: Annotated[
-        float, Option(help="Parts whose interval is wider than +- this are not estimable.")
+        float, Option(help="Subgroups whose interval is wider than +- this are not estimable.")
     ] = 0.1,
-    mixtures: Annotated[bool, Option("--mixtures", help="Bound mixtures of parts, too.")] = False,
+    mixtures: Annotated[
+        bool, Option("--mixtures", help="Bound mixtures of subgroups, too.")
+    ] = False,
     kernels: Annotated[
-        int | None, Option(help="Besides parts: Gaussian kernels around rows drawn at random.")
+        int | None, Option(help="Besides subgroups: Gaussian kernels around rows drawn at random.")
     ] = None,
     bound: Annotated[
         float | None, Option(help="Bound B on the adversary's alpha, for kernels; else 5.")
@@ -186,7 +190,7 @@ def audit(
     out: options.OutFolder = Path("audit"),
     as_json: options.Json = False,
 ) -> None:
-    """Certify any model on rows it was not fitted on: every named part of the population, at a confidence.
+    """Certify any model on rows it was not fitted on: every subgroup, at a confidence.
 
     Give a model file, ours or another's, or the column with a model's predictions. Writes certificate.json,
     which 'verify' checks without the rows, certificate.png and audit.html, which answers at a glance; in a folder each
@@ -195,7 +199,7 @@ def audit(
     to travel with the certificate.
     The options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
-    given = dict(locals())
+    arguments = dict(locals())
     from agnosticfair.auditing.proof import read_key
     from agnosticfair.report import certificate as report
     from agnosticfair.report.page import page_data, report_page
@@ -206,51 +210,57 @@ def audit(
         raise SettingsError("name either a model by --model or a column by --predictions")
     check_folder(out)
     secret = None if key is None else read_key(key)
-    request = _request(given)
+    request = _request(arguments)
     judged = request.judged(file, model, dialect, trust_code)
     names = tuple(judged.table.sensitive_features)
-    ask = request.of_audit(len(names))
+    options = request.of_audit(len(names))
     of_rows = {"positive": positive, "threshold": threshold}
     if not as_json:
-        tell({file.stem: judged.table}, target, getattr(judged.given, "positive", positive))
-    told = {}
+        tell({file.stem: judged.table}, target, getattr(judged.predictions, "positive", positive))
+    records = {}
     for name in names:
-        made = certified(judged, name, ask)
+        audited = certified(judged, name, options)
         rows = _decided(judged, name, of_rows)
-        about = {"sensitive_feature": name, "asked": asdict(request)}
-        files, told[name] = _files(judged, made, about, file, secret)
+        about = {"sensitive_feature": name, "request": asdict(request)}
+        files, records[name] = _files(judged, audited, about, file, secret)
         folder = out if len(names) == 1 else out / name
         files |= _kept_rows(folder, rows, keep_rows)
         content = page_data(
-            [Run(folder, "audit", told[name], decided={ROWS_FILE: rows} if keep_rows else {})]
+            [Run(folder, "audit", records[name], decided={ROWS_FILE: rows} if keep_rows else {})]
         )
         files["audit.html"] = report_page(content).encode()
         answer = content["studies"][0]["glance"]["answer"]
-        said = "\n".join((*of_decisions(rows, judged.name), str(made), answer))
-        deliver(folder, files, report.grids(made), said, "" if as_json else None)
+        text = "\n".join((*of_decisions(rows, judged.name), str(audited), answer))
+        deliver(folder, files, report.grids(audited), text, "" if as_json else None)
     if as_json:
-        print(json.dumps(told if len(told) > 1 else told[names[0]], indent=1, allow_nan=False))
+        print(
+            json.dumps(
+                records if len(records) > 1 else records[names[0]], indent=1, allow_nan=False
+            )
+        )
 
 
-def _request(given: Mapping[str, Any]) -> Request:
+def _request(arguments: Mapping[str, Any]) -> AuditOptions:
     """The request in a command's arguments, by name."""
-    wanted = {one.name: given[one.name] for one in fields(Request)}
+    wanted = {one.name: arguments[one.name] for one in fields(AuditOptions)}
     lists = ("sensitive_features", "numeric", "categorical", "drop")
-    wanted |= {name: tuple(given[name] or ()) for name in lists}
-    return Request(**wanted | {"columns": tuple(given["columns"]) if given["columns"] else None})
+    wanted |= {name: tuple(arguments[name] or ()) for name in lists}
+    return AuditOptions(
+        **wanted | {"columns": tuple(arguments["columns"]) if arguments["columns"] else None}
+    )
 
 
-def certified(judged: Judged, name: str, ask: Mapping[str, Any]) -> Certificate:
+def certified(judged: Judged, name: str, options: Mapping[str, Any]) -> Certificate:
     """The certificate for one sensitive feature."""
     from agnosticfair.auditing.audit import audit as certify
 
     rows = {"sensitive_features": name, "cluster": judged.cluster}
-    return certify(judged.given, judged.table, **rows, **ask)
+    return certify(judged.predictions, judged.table, **rows, **options)
 
 
 def _files(
     judged: Judged,
-    made: Certificate,
+    certificates: Certificate,
     about: Mapping[str, Any],
     file: Path,
     secret: Any,
@@ -262,11 +272,14 @@ def _files(
     from agnosticfair.report.figures import png
     from agnosticfair.runs.provenance import provenance
 
-    about = {"method": judged.name, "says": str(made), **plain(about)}
-    told = sealed(made.to_json() | about | provenance({file.stem: judged.table}), secret)
-    text = json.dumps(told, indent=1, allow_nan=False)
-    files = {"certificate.json": f"{text}\n".encode(), "certificate.png": png(report.figure(made))}
-    return files, told
+    about = {"method": judged.name, "sentence": str(certificates), **plain(about)}
+    seal = sealed(certificates.to_json() | about | provenance({file.stem: judged.table}), secret)
+    text = json.dumps(seal, indent=1, allow_nan=False)
+    files = {
+        "certificate.json": f"{text}\n".encode(),
+        "certificate.png": png(report.figure(certificates)),
+    }
+    return files, seal
 
 
 def _kept_rows(folder: Path, rows: Decided, keep: bool) -> dict[str, bytes]:
@@ -283,7 +296,7 @@ def _decided(judged: Judged, sensitive_feature: str, how: Mapping[str, Any]) -> 
     from agnosticfair.data.decided import Decided
 
     table = judged.table
-    y, decided = labels_and_decisions(judged.given, table, None, len(table), **how)
+    y, decided = labels_and_decisions(judged.predictions, table, None, len(table), **how)
     label = next(iter(table.target.values()[y]), "positive") if table.target else "positive"
     return Decided.of(table, sensitive_feature, label, {judged.name: decided.astype(float)})
 
@@ -371,32 +384,38 @@ def plan_audit(
 
     The shares of groups and values come from the rows at hand; the two largest groups are compared.
     """
-    from agnosticfair.data.axes import codes_of, own_axes
+    from agnosticfair.data.axes import axes_of_table, codes_of
     from agnosticfair.data.files import Roles, read_table
 
     names = tuple(sensitive_features)
     table = read_table(file, Roles(target, names, None, (), (), tuple(drop or ())), dialect=dialect)
-    axes = own_axes(table, None, 4)
-    codes, parts = codes_of(table, axes), sum(len(axis.values) for axis in axes)
-    ask = (precision, 1 - (1 - confidence) / len(names))
+    axes = axes_of_table(table, None, 4)
+    codes, subgroups = codes_of(table, axes), sum(len(axis.values) for axis in axes)
+    send = (precision, 1 - (1 - confidence) / len(names))
     print(f"There are {len(table):,} rows now. More than two groups, and conjunctions, need more.")
     for name in names:
         group = table.sensitive_features[name].codes
-        lines = [("everybody", _needed(group, group >= 0, *ask, None))]
+        lines = [("overall", _needed(group, group >= 0, *send, None))]
         for a, axis in enumerate(axes):
-            every = [_needed(group, codes[:, a] == v, *ask, parts) for v in range(len(axis.values))]
+            every = [
+                _needed(group, codes[:, a] == v, *send, subgroups) for v in range(len(axis.values))
+            ]
             lines.append((f"every value of {axis.name}", max(every, key=lambda n: n or inf)))
         title = f"Rows for +-{precision:g} by {name}, at {confidence:.0%} confidence"
         show(grid(title, ("of", "rows in all"), lines))
 
 
 def _needed(
-    group: np.ndarray, inside: np.ndarray, precision: float, confidence: float, parts: int | None
+    group: np.ndarray,
+    inside: np.ndarray,
+    precision: float,
+    confidence: float,
+    subgroups: int | None,
 ) -> int | None:
-    """The rows in all for the two largest groups of a part; None where it has not two.  inside: (n,) of bool."""
+    """The rows in all for the two largest groups of a subgroup; None where it has not two.  inside: (n,) of bool."""
     import numpy as np
 
     from agnosticfair.auditing.planning import rows_needed
 
     one, other = np.sort(np.bincount(group[inside], minlength=2))[::-1][:2] / len(group)
-    return rows_needed(one, other, precision, confidence, parts) if other > 0 else None
+    return rows_needed(one, other, precision, confidence, subgroups) if other > 0 else None

@@ -37,7 +37,7 @@ def data(
     if folder.is_dir() and any(folder.iterdir()):
         raise SettingsError(f"{str(folder)!r} is not empty: name another folder by --out")
     split = iid(table, sites, seed)
-    tables = {f"site-{k}.csv": part for k, part in enumerate(split.train.values(), 1)}
+    tables = {f"site-{k}.csv": site_rows for k, site_rows in enumerate(split.train.values(), 1)}
     trained = " ".join(str(folder / file) for file in tables)
     tables[HELD_OUT] = split.test
     write_files(folder, {file: _csv(rows, ADULT.target) for file, rows in tables.items()})

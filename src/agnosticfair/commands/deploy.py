@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.rows import with_parts
+from agnosticfair.commands.rows import with_subgroup_set
 from agnosticfair.errors import SettingsError, plain
 from agnosticfair.settings import DEFAULT, from_config, to_config
 
@@ -20,7 +20,15 @@ EPILOG = (
     "Example: agnosticfair deploy init bank --sites north=north.csv,south=south.csv "
     "--target income --sensitive-features sex"
 )
-ROUND = ("sums", "part_sums", "trials", "average", "train", "average_network", "private_slopes")
+ROUND = (
+    "sums",
+    "subgroup_sums",
+    "trials",
+    "average",
+    "train",
+    "average_network",
+    "private_gradients",
+)
 """The steps of which every round has one."""
 NO_BINS = (
     "without a schema sites under masks answer for no bins of few rows, so the learner is 'linear': give --schema for "
@@ -60,10 +68,10 @@ def init(
     seed: options.Seed = 0,
     on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
-    least_sites: Annotated[
+    min_sites: Annotated[
         int | None, Option(help="Sites a model needs: all, or with drop over half.")
     ] = None,
-    least_rows: Annotated[int, Option(help="Rows per group, or a site does not answer.")] = 10,
+    min_rows: Annotated[int, Option(help="Rows per group, or a site does not answer.")] = 10,
     secure: Annotated[
         bool,
         Option(
@@ -80,19 +88,21 @@ def init(
     ] = 8000,
 ) -> None:
     """Write a folder with TLS certificates for a test, a key pair and a file per site, and start scripts."""
-    from agnosticfair.auditing.limit import check_promise, within
+    from agnosticfair.auditing.limit import check_certified_limit, within
     from agnosticfair.data.files import Roles
     from agnosticfair.data.schema import load_schema
     from agnosticfair.flower.folder import Federation, write_folder
-    from agnosticfair.methods import method as recipe
-    from agnosticfair.private import Budget, private_recipe
+    from agnosticfair.methods import method as build_method
+    from agnosticfair.private import Budget, private_method
     from agnosticfair.protocol.faults import policy
     from agnosticfair.server.plan import consents
 
-    chosen = recipe(method, **settings)
+    chosen = build_method(method, **settings)
     if limit is not None:
-        check_promise(limit, confidence, precision, epsilon=epsilon, drop=on_failure == "drop")
-        chosen = recipe(within(recipe(method), settings.get("tau")), **settings)
+        check_certified_limit(
+            limit, confidence, precision, epsilon=epsilon, drop=on_failure == "drop"
+        )
+        chosen = build_method(within(build_method(method), settings.get("tau")), **settings)
     if "network" in settings:
         from agnosticfair.networks import factory
 
@@ -100,24 +110,24 @@ def init(
     policy(on_failure)
     kinds = {"numeric": numeric, "categorical": categorical, "drop": drop}
     columns: dict[str, Any] = {k: tuple(v or ()) for k, v in kinds.items()}
-    roles = with_parts(Roles(target, tuple(sensitive_features), **columns), chosen)
+    roles = with_subgroup_set(Roles(target, tuple(sensitive_features), **columns), chosen)
     if chosen.rule is not None and secure and schema is None and "learner" not in settings:
         settings = {**settings, "learner": "linear"}
         print(f"Note: {NO_BINS}")
     run = {"method": chosen.name, "seed": seed, "positive": positive, "deadline": deadline}
     run |= {"on-failure": on_failure, **to_config(settings)}
-    if least_sites is not None:
-        run["least-sites"] = least_sites
+    if min_sites is not None:
+        run["min-sites"] = min_sites
     if limit is not None:
         run |= {"limit": limit, "confidence": confidence, "precision": precision}
     for need in sorted(consents(chosen) if epsilon is None else ()):
         print(f"Note: {NOTES[need]}; the sites' files consent, and their people may take it back.")
     if epsilon is not None:
-        private_recipe(chosen)
-        Budget(epsilon, delta, most_rows=site_rows)
+        private_method(chosen)
+        Budget(epsilon, delta, max_rows=site_rows)
         run |= {"epsilon": epsilon, "delta": delta, "site-rows": site_rows}
     agreed = "" if schema is None else json.dumps(load_schema(schema).to_json(), indent=1) + "\n"
-    plan = Federation(_sites(sites), roles, run, host, port, least_rows, secure, agreed)
+    plan = Federation(_sites(sites), roles, run, host, port, min_rows, secure, agreed)
     write_folder(folder, plan)
     _say_how_to_start(folder, sorted(plan.sites))
 
@@ -146,25 +156,27 @@ def run(
     """
     from agnosticfair.commands.output import progress, round_words
     from agnosticfair.flower.folder import read_config
-    from agnosticfair.flower.runner import Interrupted, Told, run_federation
-    from agnosticfair.methods import method as recipe
+    from agnosticfair.flower.runner import Interrupted, Notify, run_federation
+    from agnosticfair.methods import method as build_method
 
     config = read_config(folder)
-    chosen = recipe(str(config["method"]), **from_config(config))
-    most = chosen.max_rounds if chosen.rule is None else 0  # learners have rounds of their own
-    with progress(most, "rounds", at_most=True) as advance:
+    chosen = build_method(str(config["method"]), **from_config(config))
+    max_rounds = (
+        chosen.max_rounds if chosen.rule is None else 0
+    )  # learners have rounds of their own
+    with progress(max_rounds, "rounds", at_most=True) as advance:
 
         def on_round(seen: dict[str, Any]) -> None:
             advance(round_words(seen["round"]))
 
         try:
-            done = run_federation(folder, Told(on_round, _trouble), timeout)
+            done = run_federation(folder, Notify(on_round, _trouble), timeout)
         except Interrupted as interrupted:
             _interrupted(folder, str(interrupted.args[0]))
-    told = {"run": done.run, "folder": str(done.folder), **done.history}
+    results = {"run": done.run, "folder": str(done.folder), **done.history}
     if as_json:
-        return print(json.dumps(told, indent=1))
-    return _show(told)
+        return print(json.dumps(results, indent=1))
+    return _show(results)
 
 
 def _trouble(sentence: str) -> None:
@@ -196,7 +208,7 @@ def superlink(folder: Folder) -> None:
 def site(
     file: Annotated[Path, Argument(help="The site's file, as 'deploy init' wrote it.")],
 ) -> None:
-    """Run a site: it answers the questions of the registered app, and opens no port."""
+    """Run a site: it answers the requests of the registered app, and opens no port."""
     from agnosticfair.flower.node import serve_site
 
     serve_site(file)
@@ -225,9 +237,9 @@ def check(
 ) -> None:
     """Ask every site who it is and what columns and groups it has: keys, versions, schema, least rows."""
     from agnosticfair.commands.output import cell, grid, show
-    from agnosticfair.flower.runner import Told, check_federation
+    from agnosticfair.flower.runner import Notify, check_federation
 
-    sites = check_federation(folder, Told(on_trouble=_trouble), timeout)
+    sites = check_federation(folder, Notify(on_trouble=_trouble), timeout)
     if as_json:
         return print(json.dumps(sites, indent=1))
     lines = [
@@ -251,24 +263,24 @@ def status(folder: Folder, as_json: options.Json = False) -> None:
     from agnosticfair.flower.admin import ANSWERS
     from agnosticfair.flower.admin import status as look
 
-    told = look(folder)
+    report = look(folder)
     if as_json:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(report, indent=1))
     else:
-        _show_status(told)
-    raise typer.Exit(0 if told["superlink"] == ANSWERS else AWAY)
+        _show_status(report)
+    raise typer.Exit(0 if report["superlink"] == ANSWERS else AWAY)
 
 
-def _show_status(told: Mapping[str, Any]) -> None:
-    print("SuperLink:", told["superlink"])
-    for key, said in told["sites"].items():
-        print(f"Site {key}: {said}")
-    for key, said in (told["run"] or {}).get("waiting", {}).items():
-        print(f"Waiting for site {key}: {said}")
-    now = told["run"] and f"{told['run']['id']}, round {told['run']['round']}"
-    print(f"Run: {now or 'none'}\nTLS certificate: good until {told['tls_ends'][:10]}")
-    if "note" in told:
-        print(f"Note: {told['note']}")
+def _show_status(report: Mapping[str, Any]) -> None:
+    print("SuperLink:", report["superlink"])
+    for key, site_status in report["sites"].items():
+        print(f"Site {key}: {site_status}")
+    for key, site_status in (report["run"] or {}).get("waiting", {}).items():
+        print(f"Waiting for site {key}: {site_status}")
+    now = report["run"] and f"{report['run']['id']}, round {report['run']['round']}"
+    print(f"Run: {now or 'none'}\nTLS certificate: good until {report['tls_ends'][:10]}")
+    if "note" in report:
+        print(f"Note: {report['note']}")
 
 
 SiteName = Annotated[str, Argument(help="The site's name.")]
@@ -324,28 +336,28 @@ def renew(folder: Folder) -> None:
     print(f"The new TLS certificate is good until {end:%Y-%m-%d}; start the SuperLink again.")
 
 
-def _show(told: dict[str, Any]) -> None:
+def _show(results: dict[str, Any]) -> None:
     """The rounds and their bytes, what went wrong on the way, and where the results are."""
     from agnosticfair.commands.output import cell, grid, show
 
-    rounds = [t for t in told["traffic"] if t["step"] in ROUND]
+    rounds = [t for t in results["traffic"] if t["step"] in ROUND]
     lines = []
-    for entry in told["history"]:
+    for entry in results["history"]:
         bytes_of = [t for t in rounds if t["round"] == entry["round"]]
         size = max((t["sent"] + t["received"] for t in bytes_of), default=None)
         numbers = (entry.get(name) for name in ("loss", "worst", "accuracy"))
         values = (entry["round"], *numbers, size)
         lines.append([cell(value) for value in values])
     header = ("round", "loss", "worst difference", "accuracy", "bytes per site")
-    show(grid(f"Run {told['run']}", header, lines))
-    for event in told["events"]:
+    show(grid(f"Run {results['run']}", header, lines))
+    for event in results["events"]:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     print(
-        f"\nIt ended as {told['outcome']!r} after {told['rounds']} rounds, {told['seconds']:.0f} s."
+        f"\nIt ended as {results['outcome']!r} after {results['rounds']} rounds, {results['seconds']:.0f} s."
     )
-    if told.get("certificate"):
-        print(told["certificate"])
-    print(f"Written: model.safetensors, history.json and certificate.json in {told['folder']}")
+    if results.get("certificate"):
+        print(results["certificate"])
+    print(f"Written: model.safetensors, history.json and certificate.json in {results['folder']}")
 
 
 def _sites(text: str) -> dict[str, Path]:
@@ -354,13 +366,13 @@ def _sites(text: str) -> dict[str, Path]:
     >>> _sites("north=a.csv, south=b.csv")
     {'north': PosixPath('a.csv'), 'south': PosixPath('b.csv')}
     """
-    found: dict[str, Path] = {}
-    for part in text.split(","):
-        key, sign, file = part.strip().partition("=")
-        if not (key and sign and file) or key in found:
-            raise SettingsError(f"--sites has {part.strip()!r}: write NAME=FILE, each name once")
-        found[key] = Path(file)
-    return found
+    paths: dict[str, Path] = {}
+    for name in text.split(","):
+        key, sign, file = name.strip().partition("=")
+        if not (key and sign and file) or key in paths:
+            raise SettingsError(f"--sites has {name.strip()!r}: write NAME=FILE, each name once")
+        paths[key] = Path(file)
+    return paths
 
 
 # --- for a site's own people ---

@@ -20,13 +20,13 @@ from agnosticfair.commands.leaving import (
     private_fit,
 )
 from agnosticfair.commands.output import check_file, check_folder, progress, round_words
-from agnosticfair.commands.rows import columns_of, labelled, scores, with_parts
+from agnosticfair.commands.rows import columns_of, labelled, scores, with_subgroup_set
 from agnosticfair.commands.rows import tell as say_read
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
-    from agnosticfair.auditing.limit import Promise
+    from agnosticfair.auditing.limit import CertifiedLimit
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
@@ -107,8 +107,8 @@ def fit(
     beside = [certificate_name(out.stem, name) for name in promised]
     folders = {"--run": run, "--checkpoint": checkpoint}
     _check_places(out, beside, (*files, *(test or ())), force, folders)
-    chosen, device = _recipe(method, settings, device, limit)
-    roles = _clustered(with_parts(roles, chosen), cluster, limit, workers, device)
+    chosen, device = _method(method, settings, device, limit)
+    roles = _clustered(with_subgroup_set(roles, chosen), cluster, limit, workers, device)
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     clients = _read(files, test or (), roles, dialect)
@@ -119,31 +119,31 @@ def fit(
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
         check_alone(test=test, limit=limit, run=run, checkpoint=checkpoint, track=track)
-        budget = Budget(epsilon, delta, ledgers=ledgers, most_rows=site_rows)
+        budget = Budget(epsilon, delta, ledgers=ledgers, max_rows=site_rows)
         return private_fit(clients, chosen, budget, agreed, (target, names, positive), out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict, "secure": secure}
     how |= {"sensitive_features": names, "checkpoint": checkpoint, "schema": agreed}
     with tracker(track) as tell:
-        held = {key: len(table) for key, table in clients.items()}
-        tell("parameters", parameters(chosen, seed=seed, rows=held))
-        ask: dict[str, Any] = {"limit": limit, "confidence": confidence, "precision": precision}
-        ask["cluster"] = cluster
-        fitted, promise = _fitted(clients, chosen, workers, device, run, tell, how, ask)
-        told: dict[str, Any] = {"target": target, "run": run, "promise": promise}
-        left = leave(fitted, clients, out, **told, keep=track is not None)
+        row_counts = {key: len(table) for key, table in clients.items()}
+        tell("parameters", parameters(chosen, seed=seed, rows=row_counts))
+        limits: dict[str, Any] = {"limit": limit, "confidence": confidence, "precision": precision}
+        limits["cluster"] = cluster
+        fitted, certified_limit = _fitted(clients, chosen, workers, device, run, tell, how, limits)
+        about: dict[str, Any] = {"target": target, "run": run, "certified_limit": certified_limit}
+        left = leave(fitted, clients, out, **about, keep=track is not None)
         if track is not None:
             tell("results", results(fitted, left.certified[0]))
             tell("files", {out.name: out.read_bytes(), **left.cards, **pages_of(fitted, left)})
     tested = _tested(fitted.model, test, target, dialect)
     present(fitted, left, tested, columns, out, as_json)
-    return _claimed(promise)
+    return _claimed(certified_limit)
 
 
-def _claimed(promise: Promise | None) -> None:
+def _claimed(certified_limit: CertifiedLimit | None) -> None:
     """Ends with an exit code of its own where there is a limit that cannot be claimed."""
-    if promise is not None and not promise.kept:
+    if certified_limit is not None and not certified_limit.holds:
         raise Exit(UNCLAIMED)
 
 
@@ -185,23 +185,25 @@ def _clustered(
         raise SettingsError(
             "--cluster deals the rows of --limit, in one process: give a limit, or audit the model with --cluster"
         )
-    return replace(roles, parts=(*roles.parts, cluster))
+    return replace(roles, subgroups=(*roles.subgroups, cluster))
 
 
-def _recipe(
+def _method(
     name: str, settings: options.Settings, device: str | None, limit: float | None
 ) -> tuple[Method, str | None]:
     """The method, and the device on which rows are added up; a network is trained on the device instead."""
     from agnosticfair.auditing.limit import within
     from agnosticfair.methods import Network, default_for
-    from agnosticfair.methods import method as recipe
+    from agnosticfair.methods import method as build_method
 
     name = default_for(settings) if name == DEFAULT else name
-    chosen = recipe(name) if limit is None else within(recipe(name), settings.get("tau"))
+    chosen = (
+        build_method(name) if limit is None else within(build_method(name), settings.get("tau"))
+    )
     if "network" not in settings:
-        return recipe(chosen, **settings), device
+        return build_method(chosen, **settings), device
     network = Network(settings["network"], device=device or "cpu")
-    return recipe(chosen, **{**settings, "network": network}), None
+    return build_method(chosen, **{**settings, "network": network}), None
 
 
 def _fitted(
@@ -213,7 +215,7 @@ def _fitted(
     tell: Any,
     how: Mapping[str, Any],
     promised: Mapping[str, Any],
-) -> tuple[Fit, Promise | None]:
+) -> tuple[Fit, CertifiedLimit | None]:
     """The fit, told of round by round on the terminal, to the tracker and in the folder of the run; and what it
     promises, where there is a limit."""
     from agnosticfair import federation
@@ -223,8 +225,10 @@ def _fitted(
 
     resume = how["checkpoint"] is not None and (how["checkpoint"] / FILE).exists()
     add = None if run is None else record.rounds(run, chosen, len(clients), resume)
-    most = chosen.max_rounds if chosen.rule is None else 0  # learners have rounds of their own
-    with progress(most, "rounds", at_most=True) as advance:
+    max_rounds = (
+        chosen.max_rounds if chosen.rule is None else 0
+    )  # learners have rounds of their own
+    with progress(max_rounds, "rounds", at_most=True) as advance:
 
         def on_round(entry: dict) -> None:
             advance(round_words(entry))
@@ -234,15 +238,15 @@ def _fitted(
 
         engine = federation.in_process(clients, workers, device)
         if promised["limit"] is None:
-            made = federation.fit(engine, chosen, on_round=on_round, **how)
-            return replace(made, model=federation.knowing(made.model, clients)), None
+            fitted = federation.fit(engine, chosen, on_round=on_round, **how)
+            return replace(fitted, model=federation.knowing(fitted.model, clients)), None
         if how["checkpoint"] is not None:
             raise SettingsError(
                 "a limit is found by several fits, which no checkpoint holds: leave out --checkpoint"
             )
-        kept = {k: v for k, v in how.items() if k not in ("checkpoint", "schema")}
-        held = engine if workers > 1 or device is not None else clients
-        return fit_within(held, chosen, on_round=on_round, **kept, **promised)
+        options = {k: v for k, v in how.items() if k not in ("checkpoint", "schema")}
+        rows_source = engine if workers > 1 or device is not None else clients
+        return fit_within(rows_source, chosen, on_round=on_round, **options, **promised)
 
 
 def _tested(

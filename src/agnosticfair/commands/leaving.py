@@ -15,7 +15,7 @@ from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
-    from agnosticfair.auditing.limit import Promise
+    from agnosticfair.auditing.limit import CertifiedLimit
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Left:
-    """What a fit measured and wrote.  certified: certificates, and why there are none.  kept: files for 'report',
-    where they were asked for."""
+    """What a fit measured and wrote.  certified: certificates, and why there are none.  extra_files: files for
+    'report', where they were asked for."""
 
-    found: list[dict[str, Any]]
+    measures: list[dict[str, Any]]
     certified: tuple[dict[str, Certificate], dict[str, str]]
-    kept: Mapping[str, bytes]
+    extra_files: Mapping[str, bytes]
     cards: Mapping[str, bytes]
 
 
@@ -43,34 +43,34 @@ def leave(
     target: str,
     run: Path | None,
     keep: bool,
-    promise: Promise | None = None,
+    certified_limit: CertifiedLimit | None = None,
 ) -> Left:
     """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
     folder for them, or where they are to be kept for a tracker. What is promised was certified on rows held out."""
     from agnosticfair.auditing.fits import as_content, certificates
-    from agnosticfair.auditing.limit import said_in
+    from agnosticfair.auditing.limit import stated_certificates
     from agnosticfair.runs import provenance as record
 
     fitted.model.save(out)
-    found = scores(fitted.model, clients)
+    measures = scores(fitted.model, clients)
     certified: Any = ({}, {})
-    kept: dict[str, bytes] = {}
+    extra_files: dict[str, bytes] = {}
     keep = keep or run is not None
-    if promise is not None:
-        certified = (said_in(promise), {})
+    if certified_limit is not None:
+        certified = (stated_certificates(certified_limit), {})
     elif keep or not any(source.streamed for source in clients.values()):
         certified = certificates(fitted, clients)
     if keep:  # each is another pass over the rows
-        told = {"target": target, "training_rows": found}
-        kept = record.run_files(fitted, clients, as_content(*certified), **told)
+        about = {"target": target, "training_rows": measures}
+        extra_files = record.run_files(fitted, clients, as_content(*certified), **about)
     if run is not None:
-        write_files(run, kept)
-    limit = None if promise is None else promise.limit
+        write_files(run, extra_files)
+    limit = None if certified_limit is None else certified_limit.limit
     cards = cards_of(fitted, clients, certified, target, out.stem, limit)
-    if promise is not None:
-        cards |= promised_files(promise, out.stem, clients)
+    if certified_limit is not None:
+        cards |= promised_files(certified_limit, out.stem, clients)
     write_files(out.parent, cards)
-    return Left(found, certified, kept, cards)
+    return Left(measures, certified, extra_files, cards)
 
 
 def note_rows(method: Method) -> None:
@@ -80,7 +80,7 @@ def note_rows(method: Method) -> None:
     if centres_kind(method) == "rows":
         print(
             f"Note: --centres rows shows every client about {kernels_wanted(method)} rows of the others, without label "
-            "and group, as the kernels' centres; kmeans, ranges and named parts show none."
+            "and group, as the kernels' centres; kmeans, ranges and subgroups show none."
         )
 
 
@@ -88,32 +88,34 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     """Say how the fit ended, and what was written."""
     from agnosticfair.data.trained import beside as sketch_file
 
-    found = left.found
+    measures = left.measures
     if as_json:
         names = ("outcome", "rounds", "outcomes", "seconds", "events")
         ended = {k: getattr(fitted, k) for k in names}
         about: dict[str, Any] = {"model": str(out), "method": fitted.method.name}
         about["positive"] = fitted.model.positive
-        about["warnings"] = _warnings(fitted, found, out)
+        about["warnings"] = _warnings(fitted, measures, out)
         about |= _of_rule(fitted)
-        about["certificate"] = {name: str(made) for name, made in left.certified[0].items()}
+        about["certificate"] = {
+            name: str(certificate) for name, certificate in left.certified[0].items()
+        }
         about |= {"columns": columns, "held_out_rows": tested}
-        return print(json.dumps({**about, **ended, "training_rows": found}, indent=1))
-    show_scores("Training rows", found)
+        return print(json.dumps({**about, **ended, "training_rows": measures}, indent=1))
+    show_scores("Training rows", measures)
     if tested:
         print()
         show_scores("Held-out rows", tested)
     how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
     rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
-    for text in _warnings(fitted, found, out):
+    for text in _warnings(fitted, measures, out):
         print("Warning:", text)
     for text in fitted.statements:
         print(text)
     for note in filter(None, (fitted.exceeds, fitted.uncompared, fitted.costs)):
         print("Note:", note)
-    for name, made in left.certified[0].items():
-        print(f"Certificate, by {name}: {made}")
+    for name, certificate in left.certified[0].items():
+        print(f"Certificate, by {name}: {certificate}")
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = (
@@ -134,26 +136,31 @@ def _of_rule(fitted: Fit) -> dict[str, Any]:
 
     if fitted.method.rule is None:
         return {}
-    said = fitted.optimum
-    about = None if said is None else {**vars(said), "retained": said.retained}
-    told = {"learner": fitted.learner, "held_out": dict(fitted.held_out), "optimum": about}
-    return {"rule": plain({**told, "statements": fitted.statements})}
+    optimum = fitted.optimum
+    about = None if optimum is None else {**vars(optimum), "retained": optimum.retained}
+    record = {"learner": fitted.learner, "held_out": dict(fitted.held_out), "optimum": about}
+    return {"rule": plain({**record, "statements": fitted.statements})}
 
 
 def promised_files(
-    promise: Promise, stem: str, clients: Mapping[str, Table | Stream]
+    certified_limit: CertifiedLimit, stem: str, clients: Mapping[str, Table | Stream]
 ) -> dict[str, bytes]:
     """The certificates of a limit, by file name, for 'verify'."""
-    from agnosticfair.auditing.limit import kept_in
+    from agnosticfair.auditing.limit import limit_record
     from agnosticfair.auditing.proof import sealed
     from agnosticfair.runs.provenance import provenance
 
-    print(promise, file=sys.stderr)
+    print(certified_limit, file=sys.stderr)
     return {
         certificate_name(stem, name): json.dumps(
-            sealed(made.to_json() | kept_in(promise, made) | provenance(clients)), indent=1
+            sealed(
+                certificate.to_json()
+                | limit_record(certified_limit, certificate)
+                | provenance(clients)
+            ),
+            indent=1,
         ).encode()
-        for name, made in promise.certificates.items()
+        for name, certificate in certified_limit.certificates.items()
     }
 
 
@@ -162,32 +169,32 @@ def certificate_name(stem: str, sensitive_feature: str) -> str:
     return f"{stem}-{sensitive_feature}-certificate.json"
 
 
-def _warnings(fitted: Fit, found: list[dict[str, Any]], out: Path) -> list[str]:
+def _warnings(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[str]:
     """What a user should know before using the model."""
     from agnosticfair.data.encoding import shown
 
-    own = fitted.method.rule
-    priced = own is not None and own.costs is not None  # then accuracy is not what is asked for
-    said = [] if priced else warned(found, tau=fitted.method.fairness is not None)
+    rule = fitted.method.rule
+    costed = rule is not None and rule.costs is not None  # then accuracy is not what is asked for
+    sentences = [] if costed else warned(measures, tau=fitted.method.fairness is not None)
     if fitted.collapsed is not None:
-        said.append(fitted.collapsed)
+        sentences.append(fitted.collapsed)
     if not fitted.converged:
-        said.append(
+        sentences.append(
             "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."
         )
     if fitted.model.negative.startswith("not "):
-        said.append(
+        sentences.append(
             f"more than two labels: all but {fitted.model.positive!r} were taken together as negative."
         )
     if fitted.under_floor:
-        said.append(
+        sentences.append(
             f"not protected, being too small to compare: {shown(fitted.under_floor)}; join groups."
         )
     if out.suffix != ".safetensors":
-        said.append(
+        sentences.append(
             f"{out.name!r} holds safetensors whatever its ending says: read it with load_model."
         )
-    return said
+    return sentences
 
 
 def cards_of(
@@ -206,8 +213,8 @@ def cards_of(
     if any(source.streamed for source in sources.values()):
         return {}
     clients = cast("Mapping[str, Table]", sources)
-    made, reasons = certified
-    sections = card.card(fitted, clients, {**made, **reasons}, target, limit)
+    certificates, reasons = certified
+    sections = card.card(fitted, clients, {**certificates, **reasons}, target, limit)
     return card_files(sections, stem)
 
 
@@ -216,9 +223,11 @@ def pages_of(fitted: Fit, left: Left) -> dict[str, bytes]:
     from agnosticfair.report.page import page_data, report_page
     from agnosticfair.report.runs import fit_run
 
-    told = json.dumps({name: made.to_json() for name, made in left.certified[0].items()}, indent=1)
-    report = report_page(page_data([fit_run(left.kept, fitted.model)]))
-    return {"certificates.json": told.encode(), "report.html": report.encode()}
+    text = json.dumps(
+        {name: certificate.to_json() for name, certificate in left.certified[0].items()}, indent=1
+    )
+    report = report_page(page_data([fit_run(left.extra_files, fitted.model)]))
+    return {"certificates.json": text.encode(), "report.html": report.encode()}
 
 
 def check_alone(**given: Any) -> None:
@@ -254,10 +263,10 @@ def private_fit(
         )
     place = budget.ledgers or ledger_folder()
     check_folder(place, option="--ledgers")
-    held = _in_memory(clients)
+    tables = _in_memory(clients)
     target, names, positive = about
     fitted = fit_private(
-        held,
+        tables,
         method,
         budget=replace(budget, ledgers=place),
         schema=schema,
@@ -267,7 +276,7 @@ def private_fit(
     fitted.model.save(out)
     cards = card_files(private_card(fitted, target), out.stem)
     write_files(out.parent, cards)
-    certified = {name: str(made) for name, made in certificates(fitted, held)[0].items()}
+    certified = {name: str(made) for name, made in certificates(fitted, tables)[0].items()}
     if as_json:
         told = {"certificate": certified, **dict(fitted.model.privacy or {})}
         return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))

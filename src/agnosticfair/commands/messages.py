@@ -12,14 +12,14 @@ from typer import Argument, Option
 
 from agnosticfair.commands import options
 from agnosticfair.commands.output import grid, show
-from agnosticfair.commands.rows import with_parts
+from agnosticfair.commands.rows import with_subgroup_set
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
-    from agnosticfair.data.census import Census
     from agnosticfair.data.schema import Schema
-    from agnosticfair.mathematics.parts import Axis
+    from agnosticfair.data.summary import SummaryStatistics
+    from agnosticfair.mathematics.subgroups import Axis
     from agnosticfair.methods import Method
     from agnosticfair.private import Budget
     from agnosticfair.server.reveals import Explained
@@ -54,29 +54,31 @@ def explain_messages(
     With a site's file the sizes are those of its own columns; other sites may add categories.
     """
     from agnosticfair.data.schema import load_schema
-    from agnosticfair.methods import method as recipe
+    from agnosticfair.methods import method as build_method
     from agnosticfair.private import Budget
     from agnosticfair.server.reveals import explain, explain_audit, explain_secure, learned
 
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
-    chosen = recipe(method, **settings)
+    chosen = build_method(method, **settings)
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     agreed = None if schema is None else load_schema(schema)
     if file is not None:
-        census = _own(file, target, tuple(sensitive_features or ()), kinds, chosen)
+        statistics = _message_of_fit(file, target, tuple(sensitive_features or ()), kinds, chosen)
     else:
-        census = _supposed(features, groups, rows) if agreed is None else _agreed(agreed, rows)
+        statistics = _supposed(features, groups, rows) if agreed is None else _agreed(agreed, rows)
     names = tuple(f"site-{k + 1}" for k in range(sites))
     if epsilon is not None:
-        found = _private(chosen, census, names, Budget(epsilon, delta, most_rows=site_rows), agreed)
+        messages = _private(
+            chosen, statistics, names, Budget(epsilon, delta, max_rows=site_rows), agreed
+        )
     else:
-        found = explain(chosen, census, names, 1.0 if file is not None else 1 / sites)
-        found += explain_audit(chosen, census, names)
-        found = explain_secure(found, census, sites, chosen) if secure else found
+        messages = explain(chosen, statistics, names, 1.0 if file is not None else 1 / sites)
+        messages += explain_audit(chosen, statistics, names)
+        messages = explain_secure(messages, statistics, sites, chosen) if secure else messages
     if as_json:
-        return print(json.dumps([asdict(message) for message in found], indent=1))
-    for message in found:
+        return print(json.dumps([asdict(message) for message in messages], indent=1))
+    for message in messages:
         way = "site to server" if message.sender == "site" else "server to every site"
         title = f"{message.step}, {way}, round {message.rounds}: {message.size:,} bytes"
         lines = [(k, v, message.reveals.get(k, "")) for k, v in message.fields.items()]
@@ -88,71 +90,76 @@ def explain_messages(
     known = agreed is not None or epsilon is not None
     whom = learned(chosen, secure=secure, epsilon=epsilon, schema=known)
     show(grid("Who learns what from this run", ("who", "what"), [*whom.items()]))
-    largest = max(found, key=lambda message: message.size)
+    largest = max(messages, key=lambda message: message.size)
     return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")
 
 
 def _private(
-    method: Method, census: Census, sites: tuple[str, ...], budget: Budget, agreed: Schema | None
+    method: Method,
+    statistics: SummaryStatistics,
+    sites: tuple[str, ...],
+    budget: Budget,
+    agreed: Schema | None,
 ) -> list[Explained]:
-    """The messages of a private fit of this recipe; its parts are what the schema, or else the census, declares."""
+    """The messages of a private fit of this method; its subgroups are what the schema, or else the summary statistics,
+    declares."""
     import numpy as np
 
     from agnosticfair.data.schema import schema_of
-    from agnosticfair.private import private_recipe, schema_axes
+    from agnosticfair.private import private_method, schema_axes
     from agnosticfair.server.plan import fairness_of
     from agnosticfair.server.private import ROUNDS
     from agnosticfair.server.reveals import explain_private
 
-    method = private_recipe(method)
+    method = private_method(method)
     basis = fairness_of(method).basis
     axes: tuple[Axis, ...] = ()
-    if basis.kind == "named":
-        drawn = agreed or schema_of(census, "label")
-        if not drawn.categorical and not drawn.bands:  # nothing is known: quarters of every column
+    if basis.kind == "subgroups":
+        drawn = agreed or schema_of(statistics, "label")
+        if not drawn.categorical and not drawn.bins:  # nothing is known: quarters of every column
             cut = {k: tuple(np.linspace(*ends, 5)[1:-1]) for k, ends in drawn.numeric.items()}
-            drawn = replace(drawn, bands=cut)
+            drawn = replace(drawn, bins=cut)
         axes = schema_axes(drawn, basis.columns)
     ruled = method.rule is not None
-    noise = budget.multipliers(ROUNDS, parts=basis.kind == "named", rule=ruled)
-    bands = {} if agreed is None else agreed.bands
-    return explain_private(method, census, sites, noise, axes, budget.most_rows, bands)
+    noise = budget.multipliers(ROUNDS, subgroups=basis.kind == "subgroups", rule=ruled)
+    bins = {} if agreed is None else agreed.bins
+    return explain_private(method, statistics, sites, noise, axes, budget.max_rows, bins)
 
 
-def _agreed(schema: Schema, rows: int) -> Census:
-    """A census of that many rows, of labels and groups of equal size, as a schema declares them."""
+def _agreed(schema: Schema, rows: int) -> SummaryStatistics:
+    """Summary statistics of that many rows, of labels and groups of equal size, as a schema declares them."""
     from agnosticfair.private import imagined
 
-    census = imagined(schema)
-    groups = {name: _dealt(rows, values) for name, values in census.groups.items()}
-    return replace(census, n=rows, labels=_dealt(rows, census.labels), groups=groups)
+    statistics = imagined(schema)
+    groups = {name: _dealt(rows, values) for name, values in statistics.groups.items()}
+    return replace(statistics, n=rows, labels=_dealt(rows, statistics.labels), groups=groups)
 
 
-def _own(
+def _message_of_fit(
     file: Path,
     target: str | None,
     sensitive_features: tuple[str, ...],
     kinds: tuple[tuple[str, ...], ...],
     method: Method,
-) -> Census:
-    """The census of the site's own rows."""
-    from agnosticfair.data.census import take_census
+) -> SummaryStatistics:
+    """The summary statistics of the site's own rows."""
     from agnosticfair.data.files import Roles, read_table
+    from agnosticfair.data.summary import summary_statistics
 
     if target is None or not sensitive_features:
         raise SettingsError("with a file, name its columns by --target and --sensitive-features")
-    roles = with_parts(Roles(target, sensitive_features, None, *kinds), method)
-    return take_census(read_table(file, roles), who=f"file {file.name!r}")
+    roles = with_subgroup_set(Roles(target, sensitive_features, None, *kinds), method)
+    return summary_statistics(read_table(file, roles), who=f"file {file.name!r}")
 
 
-def _supposed(features: int, groups: int, rows: int) -> Census:
-    """A census of that many features, groups and rows."""
-    from agnosticfair.data.census import Census
+def _supposed(features: int, groups: int, rows: int) -> SummaryStatistics:
+    """Summary statistics of that many features, groups and rows."""
+    from agnosticfair.data.summary import SummaryStatistics
 
     columns = {f"feature-{k + 1}": (0.0, 1.0) for k in range(features)}
     names = [f"group-{k + 1}" for k in range(groups)]
     labels, counts = _dealt(rows, ("no", "yes")), _dealt(rows, names)
-    return Census(rows, labels, {"sensitive_features": counts}, columns, {})
+    return SummaryStatistics(rows, labels, {"sensitive_features": counts}, columns, {})
 
 
 def _dealt(rows: int, names: Collection[str]) -> dict[str, int]:

@@ -73,8 +73,8 @@ def monitor(
     from agnosticfair.monitoring.monitor import Monitor
 
     loaded = load_model(model)
-    told = proof.read(certificate)
-    watch = Monitor(loaded, told, limit=limit, state=state, confidence=confidence)
+    content = proof.read(certificate)
+    watch = Monitor(loaded, content, limit=limit, state=state, confidence=confidence)
     if not (rows or sample or add or watch.state.rows):
         raise SettingsError("there is nothing to watch yet: name a batch by --rows")
     if (labels is None) != (key is None):
@@ -133,9 +133,9 @@ def _batch(
             raise DataError(f"{called(path)} has no column {name!r}: name the one with the groups")
     if target is not None and table.target is None and labels is None:
         raise DataError(f"{called(path)} has no column {target!r}: name the label's by --target")
-    own = {one: there[name] for one, name in zip(known, names, strict=True) if name in there}
+    columns = {one: there[name] for one, name in zip(known, names, strict=True) if name in there}
     apart = {k: c for k, c in there.items() if k not in names}
-    table = replace(table, sensitive_features=own, other={**table.other, **apart})
+    table = replace(table, sensitive_features=columns, other={**table.other, **apart})
     if labels is None:
         return table
     # the key names rows, and is none of their content
@@ -155,24 +155,26 @@ def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None
         raise SettingsError(
             f"{path.name!r} needs the column {key!r}, and --target names the label's"
         )
-    told = read_rows(labels, Encoding((), ()), sensitive_features=(key, target))
-    if {key, target} - {*told.sensitive_features}:
+    joined_table = read_rows(labels, Encoding((), ()), sensitive_features=(key, target))
+    if {key, target} - {*joined_table.sensitive_features}:
         raise DataError(f"file {labels.name!r} needs the columns {key!r} and {target!r}")
     values = [
-        c.values().tolist() for c in (told.sensitive_features[key], told.sensitive_features[target])
+        c.values().tolist()
+        for c in (joined_table.sensitive_features[key], joined_table.sensitive_features[target])
     ]
     by_key = dict(zip(*values, strict=True))
     if len(by_key) < len(values[0]):
         raise DataError(
             f"file {labels.name!r} has a key of column {key!r} twice: keep one label of each"
         )
-    found = [by_key.get(k) for k in table.other[key].values().tolist()]
-    if None in found:
+    matches = [by_key.get(k) for k in table.other[key].values().tolist()]
+    if None in matches:
         raise DataError(
-            f"file {labels.name!r} has no label for {found.count(None)} of {len(found)} rows of {path.name!r}: wait "
+            f"file {labels.name!r} has no label for {matches.count(None)} of {len(matches)} rows of {path.name!r}: "
+            f"wait "
             "until all labels of the batch have come"
         )
-    return replace(table, target=Column.of(found))
+    return replace(table, target=Column.of(matches))
 
 
 def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
@@ -198,7 +200,7 @@ def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Pa
         text = monitor_page(page_data(watch, verdict))
         write_files(page.parent, {page.name: text.encode()})
     if prometheus is not None:
-        from agnosticfair.monitoring.metrics import exposition
+        from agnosticfair.monitoring.prometheus import exposition
 
         write_files(prometheus.parent, {prometheus.name: exposition(verdict)})
 
@@ -210,10 +212,10 @@ def _time(when: str | None) -> float | None:
     if when is None:
         return None
     try:
-        found = datetime.fromisoformat(when)
+        moment = datetime.fromisoformat(when)
     except ValueError:
         raise SettingsError(f"{when!r} is no time: write it as 2026-11-16T08:00+00:00") from None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _show(watch: Monitor, verdict: Verdict) -> None:
@@ -225,8 +227,8 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
         f"Where the rows lie: {places.get(verdict.where, verdict.where)}, {verdict.distance:.4f} from the "
         f"nearest mix in the set. Watched at {100 * watch.confidence:g}% confidence, valid at all times."
     )
-    header = ("part", "rows", "difference", "at least", "at most", "verdict")
-    worst = (verdict.everybody, *verdict.parts[:10])
+    header = ("subgroup", "rows", "difference", "at least", "at most", "verdict")
+    worst = (verdict.overall, *verdict.subgroups[:10])
     lines: list[tuple[Any, ...]] = [
         (p.name, p.rows, p.difference, p.low, p.high, p.verdict) for p in worst
     ]
@@ -240,5 +242,5 @@ def _alert(command: str, verdict: Verdict) -> None:
         content = json.dumps(verdict.to_json())
         subprocess.run(shlex.split(command), input=content, text=True, timeout=60, check=True)  # noqa: S603
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        told = f"error: the alert {command!r} could not be given: {type(error).__name__}"
-        print(told, file=sys.stderr)
+        message = f"error: the alert {command!r} could not be given: {type(error).__name__}"
+        print(message, file=sys.stderr)

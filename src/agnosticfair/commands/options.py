@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from typer import Argument, Option
 from typer.models import OptionInfo
 
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.settings import SETTINGS, Reach, Setting
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ Encoding = Annotated[
 ]
 Force = Annotated[bool, Option("--force", help="Write over a file that is not ours.")]
 MethodName = Annotated[str, Option(help="See 'agnosticfair methods'.")]
-_NOTION = Option(help=f"{', '.join(NOTIONS)}.")
-Notion = Annotated[str | None, _NOTION]
-NotionName = Annotated[str, _NOTION]
+_METRIC = Option(help=f"{', '.join(METRICS)}.")
+Metric = Annotated[str | None, _METRIC]
+MetricName = Annotated[str, _METRIC]
 Intersections = Annotated[bool, Option("--intersections", help=SETTINGS["intersections"].words)]
 Seed = Annotated[int, Option(help="Draws the kernels' centres and a network's weights.")]
 Limit = Annotated[
     float | None,
-    Option(help="Instead of tau: largest difference of decisions, certified for named parts."),
+    Option(help="Instead of tau: largest difference of decisions, certified for subgroups."),
 ]
 LimitConfidence = Annotated[float, Option(help="Of the limit's certificate.")]
 LimitPrecision = Annotated[
-    float, Option(help="Parts known no better than +- this do not count for the limit.")
+    float, Option(help="Subgroups known no better than +- this do not count for the limit.")
 ]
 Settings = Mapping[str, Any]
 NONE: Settings = MappingProxyType({})
@@ -87,12 +87,12 @@ def example(words: str) -> Callable[[Command], Command]:
 def with_settings(*, without: tuple[str, ...] = ()) -> Callable[[Command], Any]:
     """Gives a command an option for every setting, in the place of its parameter ``settings``, which gets those
     that were said."""
-    own = [s for s in SETTINGS.values() if s.option is not None and s.name not in without]
+    settings = [s for s in SETTINGS.values() if s.option is not None and s.name not in without]
 
-    def said(values: Mapping[str, Any]) -> Settings:
-        return {s.name: s.option(values[s.name]) for s in own if values[s.name] is not None}  # type: ignore[misc]
+    def settings_of(values: Mapping[str, Any]) -> Settings:
+        return {s.name: s.option(values[s.name]) for s in settings if values[s.name] is not None}  # type: ignore[misc]
 
-    return _spread("settings", [_option(s) for s in own], said)
+    return _unfold("settings", [_option(s) for s in settings], settings_of)
 
 
 def with_roles(command: Command) -> Any:
@@ -111,8 +111,8 @@ def with_roles(command: Command) -> Any:
         kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
         return columns.Roles(target, tuple(sensitive_features), client_column, *kinds)
 
-    own = signature(stated, eval_str=True).parameters.values()
-    return _spread("roles", [*own], lambda values: stated(**values))(command)
+    parameters = signature(stated, eval_str=True).parameters.values()
+    return _unfold("roles", [*parameters], lambda values: stated(**values))(command)
 
 
 def with_dialect(command: Command) -> Any:
@@ -123,27 +123,27 @@ def with_dialect(command: Command) -> Any:
 
         return reading.Dialect(separator, encoding)
 
-    own = signature(stated, eval_str=True).parameters.values()
-    return _spread("dialect", [*own], lambda values: stated(**values))(command)
+    parameters = signature(stated, eval_str=True).parameters.values()
+    return _unfold("dialect", [*parameters], lambda values: stated(**values))(command)
 
 
-def _spread(
-    name: str, own: Iterable[Parameter], gathered: Callable[[Mapping[str, Any]], Any]
+def _unfold(
+    name: str, inner: Iterable[Parameter], gathered: Callable[[Mapping[str, Any]], Any]
 ) -> Callable[[Command], Any]:
     """Makes a command with its own parameters in the place of the one with this name, which gets them gathered."""
 
     def derived(command: Command) -> Any:
         @wraps(command)
         def run(*arguments: Any, **values: Any) -> None:
-            found = {one.name: values.pop(one.name, one.default) for one in own}
-            command(*arguments, **values, **{name: gathered(found)})
+            inner_values = {one.name: values.pop(one.name, one.default) for one in inner}
+            command(*arguments, **values, **{name: gathered(inner_values)})
 
-        given = signature(command, eval_str=True)
+        outer = signature(command, eval_str=True)
         parameters: list[Parameter] = []
-        for one in given.parameters.values():
-            parameters += own if one.name == name else [one]
+        for one in outer.parameters.values():
+            parameters += inner if one.name == name else [one]
         parameters = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters]
-        run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__signature__ = outer.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
         return run
 
@@ -153,7 +153,7 @@ def _spread(
 def _option(setting: Setting) -> Parameter:
     """A setting as a parameter that typer makes an option of; 'not said' is None."""
     read = setting.option if isinstance(setting.option, type) else str
-    words = f"{', '.join(NOTIONS)}." if setting.name == "notion" else setting.words
+    words = f"{', '.join(METRICS)}." if setting.name == "metric" else setting.words
     no = f"/--no-{setting.key}" if read is bool else ""
     about = Option(f"--{setting.key}{no}", help=words)
     kind = Annotated[read | None, about]  # type: ignore[valid-type]
@@ -178,7 +178,7 @@ REACHED = {
     Reach.SURROGATE: "Fairness",
     Reach.ADVERSARY: "Set",
     Reach.KERNELS: "Set",
-    Reach.PARTS: "Set",
+    Reach.SUBGROUPS: "Set",
     Reach.RULE: "Rule",
     Reach.METHOD: "Training",
 }

@@ -22,7 +22,7 @@ FIRST, EVERY = 2.0, 10.0
 
 
 def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> Grid:
-    """A table of values, each as ``cell`` has it."""
+    """A table of values, each as ``stratum`` has it."""
     from agnosticfair.report.tables import Grid
 
     return Grid(title, "", header, [[cell(value) for value in line] for line in lines])
@@ -31,7 +31,7 @@ def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> G
 def cell(value: Any) -> str:
     """A value as a cell of a table.
 
-    >>> cell(45222), cell(0.5), cell(None), cell({"Male": 2000, "Female": 1000})
+    >>> stratum(45222), stratum(0.5), stratum(None), stratum({"Male": 2000, "Female": 1000})
     ('45,222', '0.5000', 'none', 'Male 2,000, Female 1,000')
     """
     if isinstance(value, dict):
@@ -47,11 +47,11 @@ def show(table: Grid) -> None:
     """Print a table; where a line does not fit in the terminal, a block of lines instead of each."""
     from rich.console import Console
 
-    from agnosticfair.report.tables import blocks, least_width, terminal
+    from agnosticfair.report.tables import blocks, min_width, terminal
 
     width = None if sys.stdout.isatty() else 160  # a pipe has no width to wrap at
     console = Console(width=width, highlight=False)
-    console.print(terminal(table) if least_width(table) <= console.width else blocks(table))
+    console.print(terminal(table) if min_width(table) <= console.width else blocks(table))
 
 
 @contextmanager
@@ -114,9 +114,9 @@ def round_words(entry: Mapping[str, Any]) -> str:
     >>> round_words({"loss": 0.25}), round_words({"stage": "trees", "held_out": 0.5})
     ('loss 0.2500', 'trees 0.5000')
     """
-    told = entry.get("loss", entry.get("held_out"))
+    value = entry.get("loss", entry.get("held_out"))
     stage = entry.get("stage", "loss")
-    return stage if told is None else f"{stage} {told:.4f}"
+    return stage if value is None else f"{stage} {value:.4f}"
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -172,7 +172,11 @@ def _is_ours(path: Path, looked_at: int = 1 << 16) -> bool:
 
 
 def deliver(
-    folder: Path, files: Mapping[str, bytes], tables: Iterable[Grid], said: str, instead: str | None
+    folder: Path,
+    files: Mapping[str, bytes],
+    tables: Iterable[Grid],
+    sentence: str,
+    instead: str | None,
 ) -> None:
     """Write the files; then print the tables, what is to be said and where all is, or something instead."""
     write_files(folder, files)
@@ -181,5 +185,5 @@ def deliver(
     for table in tables:
         show(table)
         print()
-    print(said)
+    print(sentence)
     return print("Written:", *(str(folder / name) for name in files), sep="\n  ")

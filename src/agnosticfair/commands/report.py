@@ -44,9 +44,9 @@ def report(
     from agnosticfair.report.runs import read_run
 
     check_file(out, test or (), force)
-    found = [read_run(path) for path in dict.fromkeys(runs)]
-    tested = None if not test else _tested(found, test, target, client_column)
-    text = report_page(page_data(found, tested, mix or ()))
+    loaded_runs = [read_run(path) for path in dict.fromkeys(runs)]
+    tested = None if not test else _tested(loaded_runs, test, target, client_column)
+    text = report_page(page_data(loaded_runs, tested, mix or ()))
     write_files(out.parent, {out.name: text.encode()})
     print(f"Written: {out}, {len(text.encode()) / 1e6:.1f} MB; open it in a browser.")
 
@@ -105,8 +105,8 @@ def _look(
             "a monitor's state is watched with its model and certificate: give --model and --certificate"
         )
     loaded = load_model(model)
-    told = proof.read(certificate)
-    return lambda: Monitor(loaded, told, state=state, confidence=confidence)
+    content = proof.read(certificate)
+    return lambda: Monitor(loaded, content, state=state, confidence=confidence)
 
 
 def _tested(runs: list[Run], files: list[Path], target: str | None, client: str | None) -> Decided:
@@ -118,30 +118,30 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
     from agnosticfair.data.decided import Decided
     from agnosticfair.data.table import Column, concatenate, intersected
     from agnosticfair.report.runs import sensitive_feature_of
-    from agnosticfair.report.studies import names_of, notion_of
+    from agnosticfair.report.studies import metric_of, names_of
 
     fits = [run for run in runs if run.kind == "fit"]
     if not fits:
         raise SettingsError("--test is for runs of fit; an audit keeps its own test rows")
     if (
-        len({(sensitive_feature_of(run), notion_of(run), model_of(run).positive) for run in fits})
+        len({(sensitive_feature_of(run), metric_of(run), model_of(run).positive) for run in fits})
         > 1
     ):
         raise SettingsError(
-            "these fits differ in the sensitive feature, the notion or the positive label: report them apart"
+            "these fits differ in the sensitive feature, the metric or the positive label: report them apart"
         )
     sensitive_feature, decisions = sensitive_feature_of(fits[0]), {}
     for run, name in zip(fits, names_of(fits), strict=True):
-        model, label = model_of(run), target or run.told.get("target")
+        model, label = model_of(run), target or run.content.get("target")
         if label is None:
             raise SettingsError("the run does not say which column has the label: give --target")
         if not sensitive_feature:
             raise SettingsError(f"the fit in {str(run.path)!r} has no groups to compare")
-        parts = labelled(model, files, label, model.sensitive_features, client)
-        decisions[name] = np.concatenate([model.predict(t) for t in parts.values()]).astype(float)
+        clients = labelled(model, files, label, model.sensitive_features, client)
+        decisions[name] = np.concatenate([model.predict(t) for t in clients.values()]).astype(float)
         if run is fits[0]:
-            rows, sizes = concatenate(list(parts.values())), [len(t) for t in parts.values()]
-            site = Column(np.repeat(np.arange(len(parts)), sizes), tuple(parts))
+            rows, sizes = concatenate(list(clients.values())), [len(t) for t in clients.values()]
+            site = Column(np.repeat(np.arange(len(clients)), sizes), tuple(clients))
     places = site if len(site.categories) > 1 else None
     if sensitive_feature not in rows.sensitive_features:
         rows = replace(

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
 
-MOST_NAMES = 40
+MAX_NAMES = 40
 
 
-def with_parts(roles: Roles, method: Method) -> Roles:
-    """The roles of columns, with those that name the method's parts and are no features."""
-    columns = () if method.fairness is None else method.fairness.basis.own_columns
-    return replace(roles, parts=columns)
+def with_subgroup_set(roles: Roles, method: Method) -> Roles:
+    """The roles of columns, with those that name the method's subgroups and are no features."""
+    columns = () if method.fairness is None else method.fairness.basis.column_names
+    return replace(roles, subgroups=columns)
 
 
 def columns_of(sources: Mapping[str, Table | Stream]) -> dict[str, str]:
@@ -46,7 +46,7 @@ def positive_of(
     sources: Mapping[str, Table | Stream], positive: str | None
 ) -> tuple[str | None, str]:
     """The positive label and why it is that, where it can be told before training; all rows in memory."""
-    from agnosticfair.data.census import positive_rule
+    from agnosticfair.data.summary import positive_rule
 
     labels: set[str] = set()
     for rows in sources.values():
@@ -64,8 +64,8 @@ def tell(sources: Mapping[str, Table | Stream], target: str, positive: str | Non
     told = columns_of(sources)
     for kind in ("numeric", "categorical"):
         names = [name for name, how in told.items() if how.startswith(kind)]
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        _say(f"{kind.capitalize()}: {', '.join(names[:MOST_NAMES]) or 'none'}{more}.")
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        _say(f"{kind.capitalize()}: {', '.join(names[:MAX_NAMES]) or 'none'}{more}.")
     for name, how in told.items():
         if _notable(how):
             _say(f"{name}: {how}.")
@@ -107,7 +107,7 @@ def labelled(
     dialect: Dialect | None = None,
 ) -> dict[str, Table]:
     """The clients' rows to measure on, all with a group and a label that the model knows."""
-    from agnosticfair.data.files import FOUND, client_names, read_rows
+    from agnosticfair.data.files import DETECTED, client_names, read_rows
     from agnosticfair.model import check_labels
 
     if client is not None and len(files) > 1:
@@ -122,7 +122,7 @@ def labelled(
             target=target,
             sensitive_features=tuple(dict.fromkeys((*sensitive_features, *model.further_columns))),
             client=client,
-            dialect=dialect or FOUND,
+            dialect=dialect or DETECTED,
         )
         there = {target: table.target, **table.sensitive_features, **table.other}
         named = [(target, "target"), *((name, "sensitive-features") for name in sensitive_features)]
@@ -132,13 +132,13 @@ def labelled(
                 raise DataError(f"{who} has no column {name!r}: name another by --{option}")
         if table.target is not None:
             check_labels(model, table.target, f"column {target!r} of {who}")
-        parts = {names[file]: table}
+        subgroups = {names[file]: table}
         if client is not None:
             column = table.column(client)
-            parts = {v: table.take(column.values() == v) for v in column.categories}
-        if {*parts} & {*clients}:
+            subgroups = {v: table.take(column.values() == v) for v in column.categories}
+        if {*subgroups} & {*clients}:
             raise DataError(f"two files would be client {file.stem!r}: rename one")
-        clients |= parts
+        clients |= subgroups
     return clients
 
 
@@ -146,68 +146,72 @@ def scores(
     model: Model,
     clients: Mapping[str, Table | Stream],
     sensitive_features: Sequence[str] | None = None,
-    notion: str | None = None,
+    metric: str | None = None,
 ) -> list[dict[str, Any]]:
     """What the model does on all rows together, then at every client where there are several; for each
-    sensitive feature, by default the model's; by a notion, by default the one it was trained for.
+    sensitive feature, by default the model's; by a metric, by default the one it was trained for.
 
     A number that a lack of rows leaves without meaning is None.
     """
     named = model.sensitive_features if sensitive_features is None else sensitive_features
-    notion = notion or (model.method.get("fairness") or {}).get("notion", "demographic_parity")
-    return [entry for name in named for entry in _scores(model, clients, name, str(notion))]
+    metric = metric or (model.method.get("fairness") or {}).get("metric", "demographic_parity")
+    return [entry for name in named for entry in _scores(model, clients, name, str(metric))]
 
 
 def _scores(
-    model: Model, clients: Mapping[str, Table | Stream], sensitive_feature: str, notion: str
+    model: Model, clients: Mapping[str, Table | Stream], sensitive_feature: str, metric: str
 ) -> list[dict[str, Any]]:
     import numpy as np
 
     def counts(table: Table) -> Counter[tuple[str, int, int]]:
         column = table.sensitive_features[sensitive_feature]
         y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
-        cells, rows = np.unique((column.codes * 2 + y) * 2 + y_hat, return_counts=True)
-        names = [(column.categories[c // 4], c // 2 % 2, c % 2) for c in cells.tolist()]
+        strata, rows = np.unique((column.codes * 2 + y) * 2 + y_hat, return_counts=True)
+        names = [(column.categories[c // 4], c // 2 % 2, c % 2) for c in strata.tolist()]
         return Counter(dict(zip(names, rows.tolist(), strict=True)))
 
-    parts = {k: table.added_up(counts, cpus()) for k, table in clients.items()}
-    total = sum(parts.values(), Counter[tuple[str, int, int]]())
+    subgroups = {k: table.added_up(counts, cpus()) for k, table in clients.items()}
+    total = sum(subgroups.values(), Counter[tuple[str, int, int]]())
     groups = tuple(sorted({group for group, _, _ in total}))
-    shown = {"all rows": total, **parts} if len(parts) > 1 else {"all rows": total}
+    shown = {"all rows": total, **subgroups} if len(subgroups) > 1 else {"all rows": total}
     return [
-        {"sensitive_feature": sensitive_feature, "client": key, **_measured(part, groups, notion)}
-        for key, part in shown.items()
+        {
+            "sensitive_feature": sensitive_feature,
+            "client": key,
+            **_measured(subgroup, groups, metric),
+        }
+        for key, subgroup in shown.items()
     ]
 
 
 def _measured(
-    part: Counter[tuple[str, int, int]], groups: tuple[str, ...], notion: str
+    subgroup: Counter[tuple[str, int, int]], groups: tuple[str, ...], metric: str
 ) -> dict[str, Any]:
-    """The measures of decided rows.  part: how many there are of each group, label and decision."""
+    """The measures of decided rows.  subgroup: how many there are of each group, label and decision."""
     import numpy as np
 
     from agnosticfair.auditing.certificate import plain
-    from agnosticfair.mathematics import metrics
+    from agnosticfair.mathematics import scoring
 
-    s = np.array([groups.index(group) for group, _, _ in part], int)
-    y, y_hat = (np.array([cell[i] for cell in part]) for i in (1, 2))
-    rows = np.array([*part.values()], float)
+    s = np.array([groups.index(group) for group, _, _ in subgroup], int)
+    y, y_hat = (np.array([stratum[i] for stratum in subgroup]) for i in (1, 2))
+    rows = np.array([*subgroup.values()], float)
     of = {"positive_rates": rows, "true_positive_rates": rows * (y == 1)}
     of |= {"false_positive_rates": rows * (y == 0)}
-    rates = {k: metrics.positive_rates(y_hat, s, w, len(groups)).tolist() for k, w in of.items()}
+    rates = {k: scoring.positive_rates(y_hat, s, w, len(groups)).tolist() for k, w in of.items()}
     values = {
-        "accuracy": metrics.accuracy(y, y_hat, rows),
-        "majority_rate": metrics.majority_rate(y, rows),
-        "base_rate": metrics.positive_rate(y, rows),
-        "positive_rate": metrics.positive_rate(y_hat, rows),
-        "balanced_accuracy": metrics.balanced_accuracy(y, y_hat, rows),
-        "risk_difference": metrics.risk_difference(y_hat, s, rows),
-        "label_risk_difference": metrics.risk_difference(y, s, rows),
-        "notion": notion,
-        "difference": metrics.gap(notion, y, y_hat, s, rows),
+        "accuracy": scoring.accuracy(y, y_hat, rows),
+        "majority_rate": scoring.majority_rate(y, rows),
+        "base_rate": scoring.positive_rate(y, rows),
+        "positive_rate": scoring.positive_rate(y_hat, rows),
+        "balanced_accuracy": scoring.balanced_accuracy(y, y_hat, rows),
+        "risk_difference": scoring.risk_difference(y_hat, s, rows),
+        "label_risk_difference": scoring.risk_difference(y, s, rows),
+        "metric": metric,
+        "difference": scoring.gap(metric, y, y_hat, s, rows),
         **{name: dict(zip(groups, found, strict=True)) for name, found in rates.items()},
     }
-    return {"rows": part.total(), **plain(values)}
+    return {"rows": subgroup.total(), **plain(values)}
 
 
 def show_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
@@ -226,11 +230,17 @@ def show_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
             "risk_difference": "RD",
             "label_risk_difference": "label RD",
         }
-        if entries[0]["notion"] != "demographic_parity":
-            shown["difference"] = entries[0]["notion"].replace("_", " ")
+        if entries[0]["metric"] != "demographic_parity":
+            shown["difference"] = entries[0]["metric"].replace("_", " ")
         show(grid(own, tuple(shown.values()), [[e[key] for key in shown] for e in entries]))
         print()
-        parts = ("positive_rates", "true_positive_rates", "false_positive_rates")
+        subgroups = ("positive_rates", "true_positive_rates", "false_positive_rates")
         header = (name, "decided positive", "true-positive rate", "false-positive rate")
         groups = entries[0]["positive_rates"]
-        show(grid("", header, [[g, *(entries[0][part][g] for part in parts)] for g in groups]))
+        show(
+            grid(
+                "",
+                header,
+                [[g, *(entries[0][subgroup][g] for subgroup in subgroups)] for g in groups],
+            )
+        )

@@ -16,9 +16,9 @@ from agnosticfair.commands.options import Files, Roles, example, with_roles
 if TYPE_CHECKING:
     import numpy as np
 
-    from agnosticfair.data.census import Census
     from agnosticfair.data.schema import Schema
     from agnosticfair.data.stream import Stream
+    from agnosticfair.data.summary import SummaryStatistics
     from agnosticfair.data.table import Table
 
 
@@ -33,7 +33,7 @@ def schema(
     outside: Annotated[
         str, Option(help="What a draft says of values outside: refuse, or clip.")
     ] = "refuse",
-    bands: Annotated[
+    bins: Annotated[
         int, Option(help="Bins of each number in a draft, of about as many rows each; 0 for none.")
     ] = 4,
     out: Annotated[Path, Option(help="The draft's file; an existing one is kept.")] = Path(
@@ -46,9 +46,9 @@ def schema(
     before it leaves the site. Sites have agreed when each has checked its own file and all see the same
     digest.
     """
-    from agnosticfair.data.census import merge, take_census
     from agnosticfair.data.files import read_sources
     from agnosticfair.data.schema import OUTSIDE, load_schema, schema_of
+    from agnosticfair.data.summary import merge, summary_statistics
     from agnosticfair.errors import DataError, SettingsError
 
     clients = read_sources(files, roles)
@@ -62,37 +62,37 @@ def schema(
         raise SettingsError(f"outside is {outside!r}: say {' or '.join(OUTSIDE)}")
     if out.exists():
         raise DataError(f"{str(out)!r} is there already: name another file by --out")
-    censuses = {
-        name: source.added_up(partial(take_census, who=f"client {name!r}"))
+    all_statistics = {
+        name: source.added_up(partial(summary_statistics, who=f"client {name!r}"))
         for name, source in clients.items()
     }
     assert roles.target is not None  # its option is required
-    census = merge(censuses)
-    draft = schema_of(census, roles.target, outside)
-    if bands:
-        draft = replace(draft, bands=_bins(clients, census, bands))
+    statistics = merge(all_statistics)
+    draft = schema_of(statistics, roles.target, outside)
+    if bins:
+        draft = replace(draft, bins=_bins(clients, statistics, bins))
     out.write_text(json.dumps(draft.to_json(), indent=1) + "\n", encoding="utf-8")
     return print(f"Written: {out}, a draft: correct its ranges and categories before it leaves.")
 
 
 def _bins(
-    clients: Mapping[str, Table | Stream], census: Census, bands: int
+    clients: Mapping[str, Table | Stream], statistics: SummaryStatistics, bins: int
 ) -> dict[str, tuple[float, ...]]:
     """The edges that a fit of these files would agree on, for every column of numbers."""
     import numpy as np
 
-    from agnosticfair.data.axes import bands_of, histogram
+    from agnosticfair.data.axes import axis_of_bins, histogram
 
     def counted(table: Table) -> np.ndarray:
         return np.array([histogram(table.numeric[name], *ends) for name, ends in ranges])
 
-    ranges = list(census.ranges.items())
+    ranges = list(statistics.ranges.items())
     if not ranges:
         return {}
     counts = np.sum([source.added_up(counted) for source in clients.values()], axis=0)
     return {
-        name: bands_of(census, name, own, bands)
-        for (name, _), own in zip(ranges, counts, strict=True)
+        name: axis_of_bins(statistics, name, counts_here, bins)
+        for (name, _), counts_here in zip(ranges, counts, strict=True)
     }
 
 

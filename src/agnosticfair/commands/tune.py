@@ -12,7 +12,7 @@ from typer import Option
 from agnosticfair.commands import options
 from agnosticfair.commands.leaving import leave, note_rows
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
-from agnosticfair.commands.rows import tell, with_parts
+from agnosticfair.commands.rows import tell, with_subgroup_set
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT, TAUS
 from agnosticfair.threads import cpus
@@ -49,46 +49,46 @@ def tune(
     frontier.png and, as 'fit --run' does, the model of the knee or of --tau with its card: 'report' shows it.
     """
     from agnosticfair.data.files import read_clients
-    from agnosticfair.methods import method as recipe
+    from agnosticfair.methods import method as build_method
     from agnosticfair.tuning import trace
 
     check_folder(out)
     path = _numbers(taus)
     if tau is not None and tau not in path:
         raise SettingsError(f"tau {tau:g} is not on the path {taus}: add it by --taus")
-    chosen, names = recipe(method, **settings, tau=path[0]), roles.sensitive_features
+    chosen, names = build_method(method, **settings, tau=path[0]), roles.sensitive_features
     target = str(roles.target)
-    roles = with_parts(roles, chosen)
+    roles = with_subgroup_set(roles, chosen)
     clients = read_clients(files, roles, dialect=dialect)
     if not as_json:
         tell(clients, target, positive)
         note_rows(chosen)
-    ask: dict[str, Any] = {"taus": path, "folds": folds, "seed": seed}
-    ask |= {"jobs": cpus() if jobs is None else jobs, "positive": positive}
+    options: dict[str, Any] = {"taus": path, "folds": folds, "seed": seed}
+    options |= {"jobs": cpus() if jobs is None else jobs, "positive": positive}
     with progress(folds * len(path), "fits") as advance:
-        found = trace(
+        frontier = trace(
             clients,
             chosen,
             sensitive_features=names,
             on_progress=lambda done, total: advance(""),
-            **ask,
+            **options,
         )
     with progress(1, "fit of the point picked") as advance:
-        picked = found.pick(tau)
+        picked = frontier.pick(tau)
         advance("")
     write_files(out, {})
     left = leave(picked, clients, out / MODEL, target=target, run=out, keep=True)
-    written = dict.fromkeys((MODEL, *left.cards, *left.kept))
-    said = [
+    written = dict.fromkeys((MODEL, *left.cards, *left.extra_files))
+    sentences = [
         *picked.statements,
         *([] if picked.collapsed is None else [f"Warning: {picked.collapsed}"]),
     ]
-    _deliver(found, picked.method.fairness.tau, out, written, said, as_json)
+    _deliver(frontier, picked.method.fairness.tau, out, written, sentences, as_json)
 
 
 def _deliver(
-    found: Frontier,
-    taken: float,
+    path: Frontier,
+    tau: float,
     out: Path,
     written: Iterable[str],
     about: Iterable[str],
@@ -98,18 +98,18 @@ def _deliver(
     from agnosticfair.report import frontier as report
     from agnosticfair.report.figures import png
 
-    told = {"format": "agnosticfair-frontier-1", "knee": found.knee, "notion": found.notion}
-    told |= {"folds": found.folds, "points": [vars(p) for p in found.points]}
-    told |= {"references": {name: vars(p) for name, p in found.references.items()}, "tau": taken}
-    text = json.dumps(told, indent=1)
-    files = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(found))}
+    record = {"format": "agnosticfair-frontier-1", "knee": path.knee, "metric": path.metric}
+    record |= {"folds": path.folds, "points": [vars(p) for p in path.points]}
+    record |= {"references": {name: vars(p) for name, p in path.references.items()}, "tau": tau}
+    text = json.dumps(record, indent=1)
+    files = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(path))}
     beside = ", ".join(str(out / name) for name in written)
-    said = "\n".join((*about, f"The model is that of tau {taken:g}; beside it: {beside}."))
-    deliver(out, files, [report.grid(found)], said, text if as_json else None)
+    closing = "\n".join((*about, f"The model is that of tau {tau:g}; beside it: {beside}."))
+    deliver(out, files, [report.grid(path)], closing, text if as_json else None)
 
 
 def _numbers(text: str) -> list[float]:
     try:
-        return [float(part) for part in text.split(",")]
+        return [float(number) for number in text.split(",")]
     except ValueError:
         raise SettingsError(f"taus {text!r} are not numbers: write them as 0.02,0.05,0.1") from None

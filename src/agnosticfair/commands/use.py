@@ -32,24 +32,24 @@ def evaluate(
         list[str] | None, Option(help="Column with groups; else the model's. May be repeated.")
     ] = None,
     client_column: options.Client = None,
-    notion: options.Notion = None,
+    metric: options.Metric = None,
     as_json: options.Json = False,
 ) -> None:
     """Measure a model on labelled rows: accuracy, and how its decisions differ between groups."""
-    from agnosticfair.mathematics.notions import NOTIONS
+    from agnosticfair.mathematics.metrics import METRICS
     from agnosticfair.model import load_model
     from agnosticfair.settings import require_name
 
-    if notion is not None:
-        require_name("notion", notion, NOTIONS)
+    if metric is not None:
+        require_name("metric", metric, METRICS)
     loaded = load_model(model)
     named = tuple(sensitive_features or loaded.sensitive_features)
     clients = labelled(loaded, files, target, named, client_column, dialect)
-    found = scores(loaded, clients, named, notion)
+    measures = scores(loaded, clients, named, metric)
     if as_json:
-        return print(json.dumps(found, indent=1))
-    show_scores(f"{model}, a model by {loaded.method['name']}", found)
-    for text in warned(found, tau=bool(loaded.method.get("fairness"))):
+        return print(json.dumps(measures, indent=1))
+    show_scores(f"{model}, a model by {loaded.method['name']}", measures)
+    for text in warned(measures, tau=bool(loaded.method.get("fairness"))):
         print("Warning:", text)
     return None
 
@@ -100,10 +100,14 @@ def predict(
 
 def _explained(model: Model, table: Table) -> dict[str, Sequence[Any]]:
     """The columns that say what each decision is made of."""
-    made = model.explain(table)
-    rows = (made.of_row(i) for i in range(len(table)))
+    messages = model.explain(table)
+    rows = (messages.of_row(i) for i in range(len(table)))
     words = ["; ".join(f"{name} {value:+.4f}" for name, value in row.items()) for row in rows]
-    told = {"score": made.score, "utility": made.utility, "overall": made.overall - made.shift}
+    told = {
+        "score": messages.score,
+        "utility": messages.utility,
+        "overall": messages.overall - messages.shift,
+    }
     return {**{name: values.tolist() for name, values in told.items()}, "subgroups": words}
 
 
@@ -113,12 +117,14 @@ def export(
     onnx: Annotated[Path, Option(help="The ONNX file to write.")],
     force: Force = False,
 ) -> None:
-    """Write a model as an ONNX file that takes raw columns: its encoding is part of the graph."""
+    """Write a model as an ONNX file that takes raw columns: its encoding is subgroup of the graph."""
     from agnosticfair.model import load_model
     from agnosticfair.runs.export import to_onnx
 
     check_file(onnx, (model,), force, option="--onnx")
     made = to_onnx(load_model(model))
     write_files(onnx.parent, {onnx.name: made.SerializeToString()})
-    inputs, outputs = ([v.name for v in part] for part in (made.graph.input, made.graph.output))
+    inputs, outputs = (
+        [v.name for v in subgroup] for subgroup in (made.graph.input, made.graph.output)
+    )
     print(f"Written: {onnx}; inputs {', '.join(inputs)}; outputs {', '.join(outputs)}.")

@@ -44,38 +44,38 @@ def verify(
         return
     if certificate is None:
         raise SettingsError("name a certificate.json to check, or --new-key and a file")
-    told = proof.read(certificate)
-    wrong = verifying.verify(told, key)
+    claims = proof.read(certificate)
+    wrong = verifying.verify(claims, key)
     if not wrong and model is not None:
-        wrong = (*_of_another(told, model),)
+        wrong = (*_of_another(claims, model),)
     if not wrong and rows is not None:
-        wrong = (*_again(told, rows, model, trust_code),)
+        wrong = (*_again(claims, rows, model, trust_code),)
     if wrong:
         raise DataError(
             f"{str(certificate)!r} does not hold: {'; '.join(plain(why, 400) for why in wrong[:5])}"
         )
-    print(said(told, key is not None, model is not None, rows is not None))
+    print(statement(claims, key is not None, model is not None, rows is not None))
 
 
-def said(told: Mapping[str, Any], key: bool, model: bool, rows: bool) -> str:
+def statement(claims: Mapping[str, Any], key: bool, model: bool, rows: bool) -> str:
     """What was checked of a certificate that passed, and what was not."""
     from agnosticfair.auditing.certificate import upper
     from agnosticfair.auditing.verifying import scope, unchecked
 
-    most = f"at most {upper(told['upper'])} with {told['confidence']:.0%} confidence"
-    if not any(part["estimable"] for part in told["parts"]):
-        most = "of which none has rows enough: nothing is certified"
-    how = f"recomputed from {told['n']:,} rows' sums"
+    limit = f"at most {upper(claims['upper'])} with {claims['confidence']:.0%} confidence"
+    if not any(subgroup["estimable"] for subgroup in claims["subgroups"]):
+        limit = "of which none has rows enough: nothing is certified"
+    how = f"recomputed from {claims['n']:,} rows' sums"
     if rows:
-        how = f"made again from the {told['n']:,} rows"
+        how = f"made again from the {claims['n']:,} rows"
     verdict = "It holds" if key else "Reproduced" if rows else "Consistent"
-    return f"{verdict}: {scope(told)} {how}, {most}. " + " ".join(
-        (*_by(told, key), *_left(told, model, rows, unchecked(told)))
+    return f"{verdict}: {scope(claims)} {how}, {limit}. " + " ".join(
+        (*_by(claims, key), *_left(claims, model, rows, unchecked(claims)))
     )
 
 
-def _by(told: Mapping[str, Any], key: bool) -> Iterator[str]:
-    signature = told.get("signature")
+def _by(claims: Mapping[str, Any], key: bool) -> Iterator[str]:
+    signature = claims.get("signature")
     if signature is None:
         yield "Not signed: anybody can have written it."
     elif key:
@@ -85,23 +85,23 @@ def _by(told: Mapping[str, Any], key: bool) -> Iterator[str]:
 
 
 def _left(
-    told: Mapping[str, Any], model: bool, rows: bool, others: tuple[str, ...]
+    claims: Mapping[str, Any], model: bool, rows: bool, others: tuple[str, ...]
 ) -> Iterator[str]:
     if not rows:
         beside = "".join(f", {text}" for text in others)
         yield f"Not checked: whether the sums are those of real rows (--rows){beside}."
-    if not model and (told["sums"] or {}).get("model"):
+    if not model and (claims["sums"] or {}).get("model"):
         yield "Not checked: of which model (--model)."
 
 
-def _of_another(told: Mapping[str, Any], path: Path) -> Iterator[str]:
+def _of_another(claims: Mapping[str, Any], path: Path) -> Iterator[str]:
     """Whether the certificate is about another model than that of the file."""
     from agnosticfair.auditing.foreign import is_foreign
     from agnosticfair.model import load_model
 
     if is_foreign(path):
         return  # its decisions are those of the rows: see --rows
-    about = (told["sums"] or {}).get("model")
+    about = (claims["sums"] or {}).get("model")
     if about is None:
         yield "it does not say of which model it is: check it by --rows"
     elif about != load_model(path).digest:
@@ -109,37 +109,37 @@ def _of_another(told: Mapping[str, Any], path: Path) -> Iterator[str]:
 
 
 def _again(
-    told: Mapping[str, Any], rows: Path, model: Path | None, trust_code: bool
+    claims: Mapping[str, Any], rows: Path, model: Path | None, trust_code: bool
 ) -> Iterator[str]:
     """The certificate made again from the rows, field by field."""
     from agnosticfair.auditing.certificate import plain
     from agnosticfair.auditing.verifying import same
-    from agnosticfair.commands.audit import Request, certified
-    from agnosticfair.data.files import FOUND
+    from agnosticfair.commands.audit import AuditOptions, certified
+    from agnosticfair.data.files import DETECTED
 
-    if not isinstance(told.get("asked"), Mapping):
+    if not isinstance(claims.get("request"), Mapping):
         raise SettingsError(
             "the certificate does not say how it was asked for, so it cannot be made again: only those of "
             "'audit' do"
         )
     try:
         listed: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in told["asked"].items()
+            k: tuple(v) if isinstance(v, list) else v for k, v in claims["request"].items()
         }
-        request = Request(**listed)
+        request = AuditOptions(**listed)
     except TypeError:
         yield "what it was asked for is no audit: it was changed"
         return
-    judged = request.judged(rows, model, FOUND, trust_code)
+    judged = request.judged(rows, model, DETECTED, trust_code)
     names = tuple(judged.table.sensitive_features)
-    if told["sensitive_feature"] not in names:
-        yield f"it compares {told['sensitive_feature']!r}, which was not asked for"
+    if claims["sensitive_feature"] not in names:
+        yield f"it compares {claims['sensitive_feature']!r}, which was not asked for"
         return
-    made = certified(judged, told["sensitive_feature"], request.of_audit(len(names)))
-    true = plain(made.to_json())
-    if not same((told["sums"] or {}).get("rows"), (true["sums"] or {}).get("rows")):
+    certificate = certified(judged, claims["sensitive_feature"], request.of_audit(len(names)))
+    true = plain(certificate.to_json())
+    if not same((claims["sums"] or {}).get("rows"), (true["sums"] or {}).get("rows")):
         yield f"{rows.name!r} has not the rows, or the decisions, that were audited"
         return
     for name, value in true.items():
-        if not same(told.get(name), value):
+        if not same(claims.get(name), value):
             yield f"{name} is another one than these rows give"

@@ -27,8 +27,8 @@ def readable(who: str) -> Iterator[None]:
         why = problem.strerror or "it is damaged or cut short"
         raise DataError(f"{who} cannot be read ({why}): write it again") from None
     except (pa.ArrowException, ValueError) as problem:
-        found = re.search(r"(Row #\d+: )?Expected \d+ columns, got \d+", str(problem))
-        why = found[0] if found else "it is damaged, cut short or not UTF-8"
+        match = re.search(r"(Row #\d+: )?Expected \d+ columns, got \d+", str(problem))
+        why = match[0] if match else "it is damaged, cut short or not UTF-8"
         raise DataError(f"{who} cannot be read ({why}): write it again") from None
 
 

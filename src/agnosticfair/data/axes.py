@@ -1,4 +1,5 @@
-"""Axes of named parts: agreed from the clients' censuses and counts over agreed ranges, never from pooled rows."""
+"""Axes of subgroups: agreed from the clients' summary statistics and counts over agreed ranges, never from pooled
+rows."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from agnosticfair.data.census import MOST_VALUES, Census, take_census
-from agnosticfair.data.encoding import Encoding, band_codes, band_names, check_finite, shown
+from agnosticfair.data.encoding import Encoding, bin_codes, bin_names, check_finite, shown
+from agnosticfair.data.summary import MAX_VALUES, SummaryStatistics, summary_statistics
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics.parts import FEATURES, SITE, Axis
+from agnosticfair.mathematics.subgroups import FEATURES, SITE, Axis
 
 Edges = Callable[[np.ndarray, float, float, int], tuple[float, ...]]
 FINE = 1024
@@ -30,12 +31,12 @@ def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
     array([1., 2.])
     """
     values, width = values[~np.isnan(values)], (high - low) or 1.0
-    cell = np.clip((values - low) / width * FINE, 0, FINE - 1).astype(int)
-    return np.bincount(cell, minlength=FINE).astype(float)
+    place = np.clip((values - low) / width * FINE, 0, FINE - 1).astype(int)
+    return np.bincount(place, minlength=FINE).astype(float)
 
 
-def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[float, ...]:
-    """Edges near the quantiles 1 / bands, 2 / bands, ... of what clients counted; fewer where cells are heavy.
+def edges_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[float, ...]:
+    """Edges near the quantiles 1 / bins, 2 / bins, ... of what clients counted; fewer where cells are heavy.
 
     Between two cells with rows an edge may lie anywhere: it is the number of fewest digits there, and of whole numbers
     the first of the upper cell.
@@ -46,13 +47,13 @@ def edges_of(counts: np.ndarray, low: float, high: float, bands: int) -> tuple[f
     (42.0, 67.0)
     """
     below, full, edge = np.cumsum(counts), np.flatnonzero(counts), _edges_between(counts, low, high)
-    found = set()
-    for k in range(1, bands):
-        cell = int(np.searchsorted(below, below[-1] * k / bands - 1e-9))
-        after = full[full > cell]
+    edges = set()
+    for k in range(1, bins):
+        place = int(np.searchsorted(below, below[-1] * k / bins - 1e-9))
+        after = full[full > place]
         if len(after):
-            found.add(edge(cell, int(after[0])))
-    return tuple(sorted(found))
+            edges.add(edge(place, int(after[0])))
+    return tuple(sorted(edges))
 
 
 def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[float, ...]:
@@ -70,8 +71,8 @@ def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[flo
     room = min(bins - int(heavy.sum()), int(rest.sum() // MIN_BIN))
     below = np.cumsum(rest)
     for k in range(1, room):
-        cell = int(np.searchsorted(below, below[-1] * k / room - 1e-9))
-        after = np.append(after, cell)
+        place = int(np.searchsorted(below, below[-1] * k / room - 1e-9))
+        after = np.append(after, place)
     edge = _edges_between(counts, low, high)
     places = [k for k in sorted({*after.tolist()}) if k + 1 < len(full)]
     return tuple(sorted({edge(int(full[k]), int(full[k + 1])) for k in places}))
@@ -103,75 +104,77 @@ def _shortest(low: float, high: float) -> float:
     return high
 
 
-def bands_of(
-    census: Census, name: str, counts: np.ndarray | None, bands: int, edges_of: Edges = edges_of
+def axis_of_bins(
+    statistics: SummaryStatistics,
+    name: str,
+    counts: np.ndarray | None,
+    bins: int,
+    edges_of: Edges = edges_of,
 ) -> tuple[float, ...]:
-    """``edges_of`` a column over its range in the census; those of dates without a time are dates, too. Where a schema
-    declares bins, these."""
-    if name in census.bands:
-        return tuple(census.bands[name])
-    low, high = census.ranges[name]
+    """``edges_of`` a column over its range in the summary statistics; those of dates without a time are dates, too.
+    Where a schema declares bins, these."""
+    if name in statistics.bins:
+        return tuple(statistics.bins[name])
+    low, high = statistics.ranges[name]
     assert counts is not None
-    edges = edges_of(counts, low, high, bands)
-    if name in census.dates and low.is_integer() and high.is_integer():
+    edges = edges_of(counts, low, high, bins)
+    if name in statistics.dates and low.is_integer() and high.is_integer():
         return tuple(sorted({float(np.ceil(edge)) for edge in edges}))  # the same rows lie below
     return edges
 
 
-def band_axis(
-    name: str, edges: Sequence[float], dated: bool = False, missing: bool = False
-) -> Axis:
-    """The axis of a number's bands, named by their edges; rows that lack it have a value of their own.
+def bin_axis(name: str, edges: Sequence[float], dated: bool = False, missing: bool = False) -> Axis:
+    """The axis of a number's bins, named by their edges; rows that lack it have a value of their own.
 
-    >>> band_axis("age", (30.0, 50.0)).values
+    >>> bin_axis("age", (30.0, 50.0)).values
     ('under 30', '30 to 50', '50 or more')
     """
     if not edges and not missing:
         return Axis(name, ("any",))
-    return Axis(name, band_names(edges, dated, missing), tuple(edges))
+    return Axis(name, bin_names(edges, dated, missing), tuple(edges))
 
 
 def chosen_columns(
-    census: Census,
+    statistics: SummaryStatistics,
     columns: Sequence[str] | None,
     others: Mapping[str, Sequence[str]],
     clients: Sequence[str],
 ) -> tuple[str, ...]:
-    """The columns whose values name parts: those asked for, '*' being all features, which are meant unless said, but
-    for those with more than MOST_VALUES.  others: the values of further columns."""
-    known = {**dict.fromkeys(census.numeric), **dict.fromkeys(census.categorical)}
-    few = sorted(k for k in known if len(census.categorical.get(k, ())) <= MOST_VALUES)
-    asked = (FEATURES,) if columns is None else columns
+    """The columns whose values name subgroups: those asked for, '*' being all features, which are meant unless said,
+    but for those with more than MAX_VALUES.  others: the values of further columns."""
+    known = {**dict.fromkeys(statistics.numeric), **dict.fromkeys(statistics.categorical)}
+    few = sorted(k for k in known if len(statistics.categorical.get(k, ())) <= MAX_VALUES)
+    wanted_columns = (FEATURES,) if columns is None else columns
     names = tuple(
-        dict.fromkeys(n for name in asked for n in (few if name == FEATURES else (name,)))
+        dict.fromkeys(n for name in wanted_columns for n in (few if name == FEATURES else (name,)))
     )
-    values = {**census.categorical, **values_of(census, others), SITE: tuple(clients)}
+    values = {**statistics.categorical, **values_of(statistics, others), SITE: tuple(clients)}
     for name in names:
         if name not in known and name not in values:
             there = shown(sorted({*known, *values}))
             raise SettingsError(
-                f"no column {name!r} of at most {MOST_VALUES} values to name parts by; there are {there}"
+                f"no column {name!r} of at most {MAX_VALUES} values to name subgroups by; there are {there}"
             )
-        if len(values.get(name, ())) > MOST_VALUES:
+        if len(values.get(name, ())) > MAX_VALUES:
             raise SettingsError(
-                f"column {name!r} has {len(values[name])} values, more than {MOST_VALUES}: leave it out of the columns "
-                "that name parts, or join its values"
+                f"column {name!r} has {len(values[name])} values, more than {MAX_VALUES}: leave it out of the columns "
+                "that name subgroups, or join its values"
             )
     return names
 
 
 def values_of(
-    census: Census, others: Mapping[str, Sequence[str]] | None = None
+    statistics: SummaryStatistics, others: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, Sequence[str]]:
-    """The values of columns that are no features: sensitive ones, those of the census, and further ones."""
-    groups = {k: tuple(v) for k, v in census.groups.items()}
-    return {**groups, **census.other, **(others or {})}
+    """The values of columns that are no features: sensitive ones, those of the summary statistics, and further ones."""
+    groups = {k: tuple(v) for k, v in statistics.groups.items()}
+    return {**groups, **statistics.other, **(others or {})}
 
 
 def axes_of(
-    census: Census,
+    statistics: SummaryStatistics,
     counts: Mapping[str, np.ndarray],
-    bands: int = 4,
+    bins: int = 4,
     columns: Sequence[str] | None = None,
     others: Mapping[str, Sequence[str]] | None = None,
     clients: Sequence[str] = (),
@@ -180,43 +183,45 @@ def axes_of(
 
     Parameters
     ----------
-    census : Census
+    statistics : Summary statistics
         Of all clients together: categories and ranges.
     counts : mapping
         Column of numbers -> ``histogram`` over its agreed range, added up over clients.
-    bands : int
+    bins : int
         Of a number, each with about the same share of rows.
     columns : sequence of str, optional
-        Those that name parts; '*' is all features, which are meant unless said, and 'site' the client.
+        Those that name subgroups; '*' is all features, which are meant unless said, and 'site' the client.
     others : mapping, optional
         Values of further columns.
     """
     others = others or {}
-    found = []
-    for name in chosen_columns(census, columns, others, clients):
-        if name in census.numeric:
-            edges = bands_of(census, name, counts.get(name), bands)
-            found.append(band_axis(name, edges, name in census.dates, name in census.missing))
-        elif name in census.categorical:
-            found.append(Axis(name, tuple(census.categorical[name])))
+    axes = []
+    for name in chosen_columns(statistics, columns, others, clients):
+        if name in statistics.numeric:
+            edges = axis_of_bins(statistics, name, counts.get(name), bins)
+            axes.append(bin_axis(name, edges, name in statistics.dates, name in statistics.missing))
+        elif name in statistics.categorical:
+            axes.append(Axis(name, tuple(statistics.categorical[name])))
         else:
-            values = values_of(census, others).get(name, clients)
-            found.append(Axis(name, tuple(sorted(values))))
-    return tuple(axis for axis in found if len(axis.values) > 1)
+            values = values_of(statistics, others).get(name, clients)
+            axes.append(Axis(name, tuple(sorted(values))))
+    return tuple(axis for axis in axes if len(axis.values) > 1)
 
 
-def within(census: Census, encoding: Encoding | None) -> Census:
-    """The census with the ranges of an encoding."""
+def within(statistics: SummaryStatistics, encoding: Encoding | None) -> SummaryStatistics:
+    """The summary statistics with the ranges of an encoding."""
     if encoding is None:
-        return census
-    ranges = {name: (low, high) for name, low, high in encoding.numeric if name in census.numeric}
-    return replace(census, numeric={**census.numeric, **ranges})
+        return statistics
+    ranges = {
+        name: (low, high) for name, low, high in encoding.numeric if name in statistics.numeric
+    }
+    return replace(statistics, numeric={**statistics.numeric, **ranges})
 
 
-def own_axes(
+def axes_of_table(
     table: Table,
     columns: Sequence[str] | None = None,
-    bands: int = 4,
+    bins: int = 4,
     encoding: Encoding | None = None,
 ) -> tuple[Axis, ...]:
     """The axes of rows that lie in one place: those that they would agree on as the only client.  encoding: of the
@@ -224,10 +229,10 @@ def own_axes(
     further = {**table.sensitive_features, **table.other}
     nothing = Column(np.zeros(len(table), np.int32), ("",))
     rows = Table(table.numeric, table.categorical, nothing, {}, further, how=table.how)
-    census = within(take_census(rows, "the rows"), encoding)
-    counts = {name: histogram(v, *census.ranges[name]) for name, v in table.numeric.items()}
+    statistics = within(summary_statistics(rows, "the rows"), encoding)
+    counts = {name: histogram(v, *statistics.ranges[name]) for name, v in table.numeric.items()}
     others = {name: column.categories for name, column in further.items()}
-    return axes_of(census, counts, bands, columns, others)
+    return axes_of(statistics, counts, bins, columns, others)
 
 
 def codes_of(
@@ -235,7 +240,7 @@ def codes_of(
 ) -> np.ndarray:
     """Z, (n, C): every row's value on every axis, -1 where it has another one.
 
-    >>> codes_of(Table({"age": np.array([20.0, 60.0])}, {}, None, {}), (band_axis("age", (30.0,)),))
+    >>> codes_of(Table({"age": np.array([20.0, 60.0])}, {}, None, {}), (bin_axis("age", (30.0,)),))
     array([[0],
            [1]], dtype=int16)
     """
@@ -244,11 +249,11 @@ def codes_of(
         if axis.edges or axis.name in table.numeric:
             if axis.name not in table.numeric:
                 raise DataError(
-                    f"{who} has no column of numbers {axis.name!r}, whose bands name parts: add it"
+                    f"{who} has no column of numbers {axis.name!r}, whose bins name subgroups: add it"
                 )
             check_finite(axis.name, table.numeric[axis.name], who, missing=True)
-            band = band_codes(table.numeric[axis.name], axis.edges)
-            codes[:, c] = np.where(band < len(axis.values), band, -1)
+            one_bin = bin_codes(table.numeric[axis.name], axis.edges)
+            codes[:, c] = np.where(one_bin < len(axis.values), one_bin, -1)
         elif axis.name == SITE and client in axis.values:
             codes[:, c] = axis.values.index(client)
         else:

@@ -16,7 +16,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.trees import MAX_CODES, Bins, number_codes
 
-CELLS = 1024
+FINE_BINS = 1024
 """Cells of a column of numbers that are counted at a time."""
 
 PASSES = 3
@@ -94,11 +94,11 @@ def _numbers(table: Table, name: str, who: str) -> np.ndarray:
 def declared(encoding: Encoding) -> Binning:
     """The bins that the encoding has, and every category by itself, as far as codes of one byte reach.
 
-    >>> declared(Encoding((("age", 0.0, 9.0),), (("job", ("a", "b")),), bands=(("age", (5.0,)),))).codes
+    >>> declared(Encoding((("age", 0.0, 9.0),), (("job", ("a", "b")),), bins=(("age", (5.0,)),))).codes
     array([1, 2], dtype=uint8)
     """
-    bands = dict(encoding.bands)
-    edges = [np.array(bands.get(name, ()), float) for name, *_ in encoding.numeric]
+    bins = dict(encoding.bins)
+    edges = [np.array(bins.get(name, ()), float) for name, *_ in encoding.numeric]
     codes = [np.arange(1, len(values) + 1) for _, values in encoding.categorical]
     return Binning(
         np.concatenate([np.zeros(0), *edges]),
@@ -109,17 +109,17 @@ def declared(encoding: Encoding) -> Binning:
     )
 
 
-def equal_cells(encoding: Encoding) -> np.ndarray:
+def equal_fine_bins(encoding: Encoding) -> np.ndarray:
     """The cuts between equal cells of every column's range, (columns, CELLS - 1)."""
-    inner = np.arange(1, CELLS) / CELLS
+    inner = np.arange(1, FINE_BINS) / FINE_BINS
     ranges = np.array([(low, high) for _, low, high in encoding.numeric], float).reshape(-1, 2)
     return ranges[:, :1] + (ranges[:, 1:] - ranges[:, :1]) * inner
 
 
-def count_cells(values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+def count_fine_bins(values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     """Rows between cuts, and last those without a number, (len(cuts) + 2,); they add up over clients.
 
-    >>> count_cells(np.array([1.0, 2.0, np.nan, 9.0]), np.array([2.0, 5.0]))
+    >>> count_strata(np.array([1.0, 2.0, np.nan, 9.0]), np.array([2.0, 5.0]))
     array([1., 1., 1., 1.])
     """
     ordered = np.sort(values)  # NaN last
@@ -129,10 +129,12 @@ def count_cells(values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     return np.diff(ends).astype(float)
 
 
-def cell_counts(encoding: Encoding, table: Table, cuts: np.ndarray, who: str) -> np.ndarray:
-    """``count_cells`` of every column of numbers, (columns, cells + 1)."""
+def fine_bin_counts(encoding: Encoding, table: Table, cuts: np.ndarray, who: str) -> np.ndarray:
+    """``count_strata`` of every column of numbers, (columns, cells + 1)."""
     pairs = zip(encoding.numeric, cuts, strict=True)
-    rows = [count_cells(_numbers(table, name, who), own) for (name, _, _), own in pairs]
+    rows = [
+        count_fine_bins(_numbers(table, name, who), cuts_here) for (name, _, _), cuts_here in pairs
+    ]
     return np.array(rows).reshape(len(rows), cuts.shape[1] + 2)
 
 
@@ -153,53 +155,58 @@ def finer(cuts: np.ndarray, counts: np.ndarray, low: float, high: float) -> np.n
     """
     ends = np.concatenate([[low], cuts, [high]])
     heavy = (counts > HEAVY * counts.sum()) & (np.diff(ends) > 0)
-    share = CELLS * counts / max(counts[heavy].sum(), 1.0)
+    share = FINE_BINS * counts / max(counts[heavy].sum(), 1.0)
     pieces = np.where(heavy, np.maximum(4, share), 1).astype(int)
     full = np.flatnonzero(counts)
-    pieces, cell = pieces[full], np.repeat(full, pieces[full])
-    step = np.arange(len(cell)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    inside = ends[cell] + (ends[cell + 1] - ends[cell]) * (step / np.repeat(pieces, pieces))
-    made = np.unique(np.concatenate([inside, ends[full + 1]]))
-    return made[made > low]
+    pieces, fine_bin = pieces[full], np.repeat(full, pieces[full])
+    step = np.arange(len(fine_bin)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    inside = ends[fine_bin] + (ends[fine_bin + 1] - ends[fine_bin]) * (
+        step / np.repeat(pieces, pieces)
+    )
+    finer_cuts = np.unique(np.concatenate([inside, ends[full + 1]]))
+    return finer_cuts[finer_cuts > low]
 
 
 def refined(encoding: Encoding, cuts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """``finer`` cuts of every column, (columns, K); the highest number fills rows up, and changes no cell.
 
-    counts: (columns, cells + 1), as ``cell_counts`` has them.
+    counts: (columns, cells + 1), as ``stratum_counts`` has them.
     """
-    made = [
-        finer(own, count[:-1], low, high)
-        for own, count, (_, low, high) in zip(cuts, counts, encoding.numeric, strict=True)
+    new_cuts = [
+        finer(cuts_here, count[:-1], low, high)
+        for cuts_here, count, (_, low, high) in zip(cuts, counts, encoding.numeric, strict=True)
     ]
-    width = max(map(len, made), default=0)
-    filled = zip(made, encoding.numeric, strict=True)
-    rows = [np.append(own, np.full(width - len(own), high)) for own, (_, _, high) in filled]
+    width = max(map(len, new_cuts), default=0)
+    filled = zip(new_cuts, encoding.numeric, strict=True)
+    rows = [
+        np.append(cuts_here, np.full(width - len(cuts_here), high))
+        for cuts_here, (_, _, high) in filled
+    ]
     return np.array(rows).reshape(len(rows), width)
 
 
-def edges_from_cells(
+def edges_from_fine_bins(
     cuts: np.ndarray, counts: np.ndarray, max_bins: int, min_rows: int
 ) -> np.ndarray:
     """Edges of at most so many bins with about as many rows each, and ``min_rows`` at least.
 
     Between two cells with rows an edge may lie anywhere: it is in the middle.  counts: (K + 1,).
 
-    >>> edges_from_cells(np.array([1.0, 2.0, 3.0]), np.array([50.0, 0.0, 30.0, 20.0]), 2, 1)
+    >>> edges_from_strata(np.array([1.0, 2.0, 3.0]), np.array([50.0, 0.0, 30.0, 20.0]), 2, 1)
     array([1.5])
     """
     full = np.flatnonzero(counts)
     rows = counts[full]
-    last = _last_cells(rows, min_rows, min_rows)
+    last = _last_fine_bins(rows, min_rows, min_rows)
     heavy = rows > rows.sum() / max_bins
     wanted = rows[~heavy].sum() / max(max_bins - int(heavy.sum()), 1)
     while len(last) >= max_bins:
-        last = _last_cells(rows, wanted, min_rows)
+        last = _last_fine_bins(rows, wanted, min_rows)
         wanted *= 1.05
     return np.array([(cuts[full[k]] + cuts[full[k + 1] - 1]) / 2 for k in last])
 
 
-def _last_cells(rows: np.ndarray, wanted: float, min_rows: int) -> list[int]:
+def _last_fine_bins(rows: np.ndarray, wanted: float, min_rows: int) -> list[int]:
     """After which cells an edge comes, if bins have about so many rows, and a cell with more is one by itself."""
     last, inside, left, counts = [], 0.0, float(rows.sum()), rows.tolist()
     for k in range(len(counts) - 1):
@@ -237,14 +244,14 @@ def agreed(
     """The bins that all clients share, from their counts together."""
     max_bins = min(max_bins, MAX_CODES - 1)
     edges = [
-        edges_from_cells(own, counts[:-1], max_bins, min_rows)
-        for own, counts in zip(cuts, sums["cell_counts"], strict=True)
+        edges_from_fine_bins(cuts_here, counts[:-1], max_bins, min_rows)
+        for cuts_here, counts in zip(cuts, sums["stratum_counts"], strict=True)
     ]
     ends = np.cumsum([len(values) for _, values in encoding.categorical])
     by_value: Sequence[np.ndarray] = np.split(sums["value_counts"], ends[:-1]) if len(ends) else []
-    codes = [category_codes(own, max_bins, min_rows) for own in by_value]
+    codes = [category_codes(cuts_here, max_bins, min_rows) for cuts_here in by_value]
     return Binning(
         np.concatenate([np.zeros(0), *edges]),
-        np.array([len(own) for own in edges], np.uint16),
+        np.array([len(cuts_here) for cuts_here in edges], np.uint16),
         np.concatenate([np.zeros(0, np.uint8), *codes]),
     )

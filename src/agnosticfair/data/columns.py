@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.arrow import to_column, to_numbers
-from agnosticfair.data.census import MOST_VALUES
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING, feature_names
+from agnosticfair.data.summary import MAX_VALUES
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError
 
-MOST_CATEGORIES = 1000  # a text column with more is a name or a key, unless the user insists
+MAX_CATEGORIES = 1000  # a text column with more is a name or a key, unless the user insists
 ONE_VALUE = "one value, which tells nothing"
-LEAST_ROWS = 50  # below, different values say nothing about a column
+MIN_ROWS = 50  # below, different values say nothing about a column
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -37,8 +37,8 @@ _KEY = re.compile(r"(?i)(^|[_\s-])(id|key|index|uuid|nr|no|number)$|[a-z](ID|Id|
 class Roles:
     """What the columns of a file are for; every other column is a feature.
 
-    Numbers are numeric and text is categorical unless named in ``numeric`` or ``categorical``. Those in ``parts`` name
-    parts of the population, as text, and are no features.
+    Numbers are numeric and text is categorical unless named in ``numeric`` or ``categorical``. Those in ``subgroups``
+    name subgroups, as text, and are no features.
 
     >>> Roles("income", ("sex",), drop=("id",)).target
     'income'
@@ -50,27 +50,27 @@ class Roles:
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()
+    subgroups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, times in Counter(self.named()).items():
+        for name, times in Counter(self.all_names()).items():
             if times > 1:
                 raise SettingsError(f"column {name!r} is named for two purposes: keep one of them")
 
-    def named(self) -> tuple[str, ...]:
+    def all_names(self) -> tuple[str, ...]:
         """Every column that is named."""
         single = (name for name in (self.target, self.client) if name is not None)
-        kinds = (*self.numeric, *self.categorical, *self.drop, *self.parts)
+        kinds = (*self.numeric, *self.categorical, *self.drop, *self.subgroups)
         return (*single, *self.sensitive_features, *kinds)
 
     @property
-    def apart(self) -> tuple[str, ...]:
+    def beside(self) -> tuple[str, ...]:
         """The columns that are read beside features, target and groups."""
-        return self.parts if self.client is None else (self.client, *self.parts)
+        return self.subgroups if self.client is None else (self.client, *self.subgroups)
 
     def as_text(self) -> list[str]:
         """Columns to take from a CSV file as they are written, so that '01234' stays that."""
-        named = (self.target, *self.apart, *self.sensitive_features, *self.categorical)
+        named = (self.target, *self.beside, *self.sensitive_features, *self.categorical)
         return [name for name in named if name is not None]
 
 
@@ -85,7 +85,7 @@ def check_columns(names: Iterable[str], there: Sequence[str], who: str) -> None:
 
 def kinds_of(schema: Any, roles: Roles, who: str) -> dict[str, str]:
     """The features and their kinds by their types: all columns that have no other purpose."""
-    special = {roles.target, *roles.apart, *roles.sensitive_features, *roles.drop}
+    special = {roles.target, *roles.beside, *roles.sensitive_features, *roles.drop}
     names = [name for name in feature_names(schema.names) if name not in special]
     return {name: _kind(name, schema.field(name).type, roles, who) for name in names}
 
@@ -117,11 +117,11 @@ def written_kinds(
 
     comma: whether ',' is the decimal sign.
     """
-    found = dict(kinds)
+    kinds_found = dict(kinds)
     for name, kind in kinds.items():
         if kind == "categorical" and name not in roles.categorical:
-            found[name] = _written_kind(name, rows[name], who, comma)
-    return found
+            kinds_found[name] = _written_kind(name, rows[name], who, comma)
+    return kinds_found
 
 
 def _written_kind(name: str, values: Any, who: str, comma: bool) -> str:
@@ -195,7 +195,7 @@ def table_of(
             name: _column(name, rows[name], who) if unknown else column(name)
             for name in roles.sensitive_features
         },
-        {name: column(name) for name in roles.apart},
+        {name: column(name) for name in roles.beside},
         how={name: note for name, note in notes.items() if note}
         | dict.fromkeys(roles.drop, "dropped, as asked"),
     )
@@ -212,16 +212,16 @@ def _note(type_: Any) -> str:
 def without_keys(table: Table, roles: Roles, who: str) -> Table:
     """The table without identifiers: texts of which nine in ten differ, and whole numbers that all differ
     and are called so or count the rows."""
-    kept = {*roles.numeric, *roles.categorical}
+    declared = {*roles.numeric, *roles.categorical}
     keys = {
         name: f"{len(column.categories):,} of {len(table):,} values differ"
         for name, column in table.categorical.items()
-        if len(column.categories) >= max(0.9 * len(table), LEAST_ROWS) and name not in kept
+        if len(column.categories) >= max(0.9 * len(table), MIN_ROWS) and name not in declared
     }
     keys |= {
         name: "it numbers the rows"
         for name, values in table.numeric.items()
-        if name not in kept and _numbers_rows(name, values)
+        if name not in declared and _numbers_rows(name, values)
     }
     table = dropped(table, {k: f"dropped, an identifier: {why}" for k, why in keys.items()})
     check_texts(table, roles, who)
@@ -234,30 +234,30 @@ def described(table: Table) -> dict[str, str]:
     >>> described(Table({"age": np.array([20.0, 30.0])}, {"job": Column.of("a?")}, None, {}))
     {'age': 'numeric, 20 to 30', 'job': "categorical, 2 values, '?' (missing) in 1 row"}
     """
-    found = {}
+    descriptions = {}
     for name, values in table.numeric.items():
         known = values[~np.isnan(values)]
         low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
-        said = table.how.get(name, f"{low:.6g} to {high:.6g}")
-        found[name] = f"numeric, {said if high > low else ONE_VALUE}"
+        text = table.how.get(name, f"{low:.6g} to {high:.6g}")
+        descriptions[name] = f"numeric, {text if high > low else ONE_VALUE}"
         if rows := len(values) - len(known):
-            found[name] += f", missing in {rows} row{'s' * (rows != 1)}"
+            descriptions[name] += f", missing in {rows} row{'s' * (rows != 1)}"
     for name, column in table.categorical.items():
         counts = np.bincount(column.codes, minlength=len(column.categories))
         size = int((counts > 0).sum())
-        found[name] = f"categorical, {f'{size} values' if size > 1 else ONE_VALUE}"
-        if size > MOST_VALUES:
-            found[name] += f", too many to name parts (more than {MOST_VALUES})"
+        descriptions[name] = f"categorical, {f'{size} values' if size > 1 else ONE_VALUE}"
+        if size > MAX_VALUES:
+            descriptions[name] += f", too many to name subgroups (more than {MAX_VALUES})"
         if MISSING in column.categories:
             rows = int(counts[column.categories.index(MISSING)])
-            found[name] += f", {MISSING!r} (missing) in {rows} row{'s' * (rows != 1)}"
-    return found | {k: how for k, how in table.how.items() if k not in found}
+            descriptions[name] += f", {MISSING!r} (missing) in {rows} row{'s' * (rows != 1)}"
+    return descriptions | {k: how for k, how in table.how.items() if k not in descriptions}
 
 
 def check_texts(table: Table, roles: Roles, who: str) -> None:
     """Raise if a column of texts has more of them than categories have, unless the user insists."""
     for name, column in table.categorical.items():
-        if len(column.categories) > MOST_CATEGORIES and name not in roles.categorical:
+        if len(column.categories) > MAX_CATEGORIES and name not in roles.categorical:
             raise DataError(
                 f"column {name!r} of {who} has {len(column.categories)} different texts: drop it, "
                 "or name it as numeric or categorical"
@@ -277,7 +277,7 @@ def dropped(table: Table, why: Mapping[str, str]) -> Table:
 
 
 def _numbers_rows(name: str, values: np.ndarray) -> bool:
-    if len(values) < LEAST_ROWS or not np.array_equal(values, np.floor(values)):
+    if len(values) < MIN_ROWS or not np.array_equal(values, np.floor(values)):
         return False
     if values[0] in (0, 1) and np.array_equal(np.diff(values), np.ones(len(values) - 1)):
         return True
@@ -316,9 +316,9 @@ def _numbers(name: str, values: Any, who: str, comma: bool) -> np.ndarray:
         values = values.cast(values.type.value_type)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         encoded = values.dictionary_encode().unify_dictionaries().combine_chunks()
-        said = [as_number(text, comma) for text in encoded.dictionary.to_pylist()]
-        if None not in said:  # a text that is missing has the last place
-            return np.array([*said, np.nan])[encoded.indices.fill_null(len(said)).to_numpy()]
+        numbers = [as_number(text, comma) for text in encoded.dictionary.to_pylist()]
+        if None not in numbers:  # a text that is missing has the last place
+            return np.array([*numbers, np.nan])[encoded.indices.fill_null(len(numbers)).to_numpy()]
     try:
         return to_numbers(values)
     except pa.ArrowException:

@@ -29,7 +29,7 @@ class Dataset:
 
 ADULT = Dataset(
     name="adult",
-    note="UCI Adult (census of 1994), 45,222 rows, shipped with the package",
+    note="UCI Adult (summary statistics of 1994), 45,222 rows, shipped with the package",
     licence="CC BY 4.0",
     numeric=(
         *("age", "fnlwgt", "education-num"),

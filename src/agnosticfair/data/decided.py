@@ -61,9 +61,9 @@ class Decided:
             "sensitive_feature": self.sensitive_feature,
             "positive": self.positive,
         }
-        made = pa.table(arrays).replace_schema_metadata({"agnosticfair": json.dumps(about)})
+        arrow_table = pa.table(arrays).replace_schema_metadata({"agnosticfair": json.dumps(about)})
         out = io.BytesIO()
-        pq.write_table(made, out, compression="zstd")
+        pq.write_table(arrow_table, out, compression="zstd")
         return out.getvalue()
 
 

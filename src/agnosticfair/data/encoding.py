@@ -23,19 +23,19 @@ LATEST = 2.9e6
 class Encoding:
     """How columns become features: numeric ones scaled by (low, high), then one-hots.
 
-    numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  bands: (name, edges) of
-    columns of numbers that are one-hots of bands, too.  dates: columns of numbers that are days since 1970.  missing:
-    columns of numbers that some rows lack, who have an indicator of their own behind the bands.  The intercept is not a
+    numeric: (name, low, high) each.  categorical: (name, vocabulary) each.  bins: (name, edges) of
+    columns of numbers that are one-hots of bins, too.  dates: columns of numbers that are days since 1970.  missing:
+    columns of numbers that some rows lack, who have an indicator of their own behind the bins.  The intercept is not a
     feature here.
 
-    >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bands=(("age", (30.0,)),)).names
+    >>> Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bins=(("age", (30.0,)),)).names
     ('age', 'sex=F', 'sex=M', 'age under 30', 'age 30 or more')
     """
 
     numeric: tuple[tuple[str, float, float], ...]
     categorical: tuple[tuple[str, tuple[str, ...]], ...]
     scale: bool = True
-    bands: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    bins: tuple[tuple[str, tuple[float, ...]], ...] = ()
     dates: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
@@ -43,16 +43,16 @@ class Encoding:
     def names(self) -> tuple[str, ...]:
         """The d feature names, in the order of X's columns."""
         hot = (f"{name}={value}" for name, values in self.categorical for value in values)
-        cut = (f"{name} {band}" for name in dict(self.bands) for band in self.bands_of(name))
+        cut = (f"{name} {bin_name}" for name in dict(self.bins) for bin_name in self.bins_of(name))
         return (*(name for name, _, _ in self.numeric), *hot, *cut)
 
-    def bands_of(self, name: str) -> tuple[str, ...]:
-        """The bands of a column of numbers, in words."""
-        return band_names(dict(self.bands)[name], name in self.dates, name in self.missing)
+    def bins_of(self, name: str) -> tuple[str, ...]:
+        """The bins of a column of numbers, in words."""
+        return bin_names(dict(self.bins)[name], name in self.dates, name in self.missing)
 
-    def band_sizes(self) -> list[int]:
-        """How many indicators the bands of each column have."""
-        return [len(edges) + 1 + (name in self.missing) for name, edges in self.bands]
+    def bin_sizes(self) -> list[int]:
+        """How many indicators the bins of each column have."""
+        return [len(edges) + 1 + (name in self.missing) for name, edges in self.bins]
 
     @property
     def width(self) -> int:
@@ -62,8 +62,8 @@ class Encoding:
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the model file and the wire."""
         more: dict[str, Any] = {}
-        if self.bands:
-            more["bands"] = [[name, list(edges)] for name, edges in self.bands]
+        if self.bins:
+            more["bins"] = [[name, list(edges)] for name, edges in self.bins]
         more |= {k: list(v) for k in ("dates", "missing") if (v := getattr(self, k))}
         return {
             "numeric": [list(entry) for entry in self.numeric],
@@ -77,7 +77,7 @@ class Encoding:
         """The inverse of ``to_json``; the data is not trusted.
 
         >>> Encoding.from_json({"numeric": [["age", 17, 90]], "categorical": [], "scale": True})
-        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bands=(), dates=(), missing=())
+        Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bins=(), dates=(), missing=())
         """
         try:
             return _parse(data)
@@ -86,15 +86,15 @@ class Encoding:
 
 
 def _parse(data: object) -> Encoding:
-    more = {"bands", "dates", "missing"} & {*data} if isinstance(data, dict) else set()
+    more = {"bins", "dates", "missing"} & {*data} if isinstance(data, dict) else set()
     known = wire.record(data, {"numeric", "categorical", "scale"} | more)
-    fields: dict[str, Any] = {"bands": [], "dates": [], "missing": [], **known}
+    fields: dict[str, Any] = {"bins": [], "dates": [], "missing": [], **known}
     if not isinstance(fields["scale"], bool):
         raise ValueError("'scale' should be true or false")
     numeric, categorical = [], []
-    for part in ("numeric", "categorical", "bands"):
-        if not isinstance(fields[part], list | tuple):
-            raise ValueError(f"{part!r} should be a list")
+    for field in ("numeric", "categorical", "bins"):
+        if not isinstance(fields[field], list | tuple):
+            raise ValueError(f"{field!r} should be a list")
     for entry in fields["numeric"]:
         name, low, high = wire.pieces(entry, 3, "an entry of 'numeric'")
         numeric.append((name, *wire.limits([low, high], f"the range of {name!r}")))
@@ -104,43 +104,43 @@ def _parse(data: object) -> Encoding:
     wire.texts([entry[0] for entry in (*numeric, *categorical)], "the list of columns")
     dates, missing = (wire.texts(fields[k], repr(k)) for k in ("dates", "missing"))
     names = {name for name, *_ in numeric}
-    bands = tuple(_edges(entry, names, missing) for entry in fields["bands"])
+    bins = tuple(_edges(entry, names, missing) for entry in fields["bins"])
     if not names >= {*missing}:
         raise ValueError("'missing' should be columns of numbers")
-    return Encoding(tuple(numeric), tuple(categorical), fields["scale"], bands, dates, missing)
+    return Encoding(tuple(numeric), tuple(categorical), fields["scale"], bins, dates, missing)
 
 
 def _edges(
     entry: object, numeric: set[str], missing: Sequence[str]
 ) -> tuple[str, tuple[float, ...]]:
-    name, edges = wire.pieces(entry, 2, "an entry of 'bands'")
+    name, edges = wire.pieces(entry, 2, "an entry of 'bins'")
     if name not in numeric or not isinstance(edges, list | tuple) or not (edges or name in missing):
-        raise ValueError(f"the bands of {name!r} should be edges of a column of numbers")
-    found = tuple(wire.limits([edge, edge], f"the bands of {name!r}")[0] for edge in edges)
-    if list(found) != sorted({*found}):
-        raise ValueError(f"the bands of {name!r} should ascend")
-    return name, found
+        raise ValueError(f"the bins of {name!r} should be edges of a column of numbers")
+    limits = tuple(wire.limits([edge, edge], f"the bins of {name!r}")[0] for edge in edges)
+    if list(limits) != sorted({*limits}):
+        raise ValueError(f"the bins of {name!r} should ascend")
+    return name, limits
 
 
 def indicators(encoding: Encoding) -> tuple[int, ...]:
     """Where the indicators of each column's values begin among the features, and where the last ones end.
 
-    >>> indicators(Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bands=(("age", (30.0,)),)))
+    >>> indicators(Encoding((("age", 17.0, 90.0),), (("sex", ("F", "M")),), bins=(("age", (30.0,)),)))
     (1, 3, 5)
     """
     sizes = [len(values) for _, values in encoding.categorical]
-    sizes += encoding.band_sizes()
+    sizes += encoding.bin_sizes()
     return tuple(accumulate(sizes, initial=len(encoding.numeric)))
 
 
 def exponents(encoding: Encoding) -> np.ndarray:
     """Powers of two that no feature exceeds, (d + 1,): 0 where the encoding scales to [0, 1]."""
-    found = np.zeros(encoding.width + 1, int)
+    bits = np.zeros(encoding.width + 1, int)
     if not encoding.scale:
         for j, (_, low, high) in enumerate(encoding.numeric):
-            most = max(abs(low), abs(high))
-            found[j] = int(np.ceil(np.log2(most))) if most > 0 else 0
-    return found
+            largest = max(abs(low), abs(high))
+            bits[j] = int(np.ceil(np.log2(largest))) if largest > 0 else 0
+    return bits
 
 
 def day(days: float) -> str:
@@ -155,18 +155,18 @@ def day(days: float) -> str:
     return str(minute).replace("T", " ").removesuffix(" 00:00")
 
 
-def band_names(
+def bin_names(
     edges: Sequence[float], dated: bool = False, missing: bool = False
 ) -> tuple[str, ...]:
-    """The bands that edges make, in words; the last one of rows without a number, where there are such.
+    """The bins that edges make, in words; the last one of rows without a number, where there are such.
 
-    >>> band_names((30.0, 50.0))
+    >>> bin_names((30.0, 50.0))
     ('under 30', '30 to 50', '50 or more')
-    >>> band_names((20000.0,), dated=True)
+    >>> bin_names((20000.0,), dated=True)
     ('before 2024-10-04', '2024-10-04 or later')
     """
     if missing:
-        return (*(band_names(edges, dated) if len(edges) else ("known",)), "missing")
+        return (*(bin_names(edges, dated) if len(edges) else ("known",)), "missing")
     if dated:
         inner = (f"{day(a)} to {day(b)}" for a, b in pairwise(edges))
         return f"before {day(edges[0])}", *inner, f"{day(edges[-1])} or later"
@@ -200,16 +200,16 @@ def encode(
     for name, categories in encoding.categorical:
         X[rows, start + _codes(table, name, categories, who)] = 1.0
         start += len(categories)
-    for name, edges in encoding.bands:
-        X[rows, start + band_codes(_values(encoding, table, name, who), edges)] = 1.0
+    for name, edges in encoding.bins:
+        X[rows, start + bin_codes(_values(encoding, table, name, who), edges)] = 1.0
         start += len(edges) + 1 + (name in encoding.missing)
     return X
 
 
-def band_codes(values: np.ndarray, edges: Sequence[float]) -> np.ndarray:
-    """The band of every number, (n,); that of a missing one is behind the last.
+def bin_codes(values: np.ndarray, edges: Sequence[float]) -> np.ndarray:
+    """The bin of every number, (n,); that of a missing one is behind the last.
 
-    >>> band_codes(np.array([10.0, 30.0, np.nan]), (30.0,))
+    >>> bin_codes(np.array([10.0, 30.0, np.nan]), (30.0,))
     array([0, 1, 2])
     """
     return np.searchsorted(edges, values, "right") + np.isnan(values)
@@ -229,11 +229,11 @@ def codes_and_numbers(
         numbers[j] = _scaled(encoding, entry, table, who)
     sizes = [len(values) for _, values in encoding.categorical]
     kind = np.int16 if max(sizes, default=0) < 1 << 15 else np.int32
-    codes = np.empty((len(sizes) + len(encoding.bands), len(table)), kind)
+    codes = np.empty((len(sizes) + len(encoding.bins), len(table)), kind)
     for j, (name, categories) in enumerate(encoding.categorical):
         codes[j] = _codes(table, name, categories, who)
-    for j, (name, edges) in enumerate(encoding.bands, len(sizes)):
-        codes[j] = band_codes(_values(encoding, table, name, who), edges)
+    for j, (name, edges) in enumerate(encoding.bins, len(sizes)):
+        codes[j] = bin_codes(_values(encoding, table, name, who), edges)
     return numbers, codes
 
 
@@ -272,15 +272,15 @@ def check_finite(name: str, values: np.ndarray, who: str, missing: bool = False)
             )
 
 
-def shown(values: Iterable[str], most: int = 5) -> str:
+def shown(values: Iterable[str], limit: int = 5) -> str:
     """Some values for an error message, shortened.
 
-    >>> shown(["a", "b", "c"], most=2)
+    >>> shown(["a", "b", "c"], max_rows=2)
     "'a', 'b' and 1 more"
     """
     listed = [repr(v if len(v) <= 40 else v[:39] + "…") for v in values]
-    rest = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(listed) - limit
+    return ", ".join(listed[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _values(encoding: Encoding, table: Table, name: str, who: str) -> np.ndarray:

@@ -28,11 +28,11 @@ from agnosticfair.errors import DataError, SettingsError
 
 STREAMED = 1 << 30  # bytes of values, 8 each, beyond which Parquet and Arrow are streamed, not kept
 Rows = TypeVar("Rows", bound=Table | Stream)
-FOUND = Dialect()
+DETECTED = Dialect()
 
 
 def read_table(
-    path: str | Path, roles: Roles, *, who: str | None = None, dialect: Dialect = FOUND
+    path: str | Path, roles: Roles, *, who: str | None = None, dialect: Dialect = DETECTED
 ) -> Table:
     """The rows of one file, CSV or Parquet.
 
@@ -60,7 +60,7 @@ def read_table(
     """
     who = who or called(path)
     rows, written = open_rows(path, roles.as_text(), who, dialect)
-    check_columns(roles.named(), rows.column_names, who)
+    check_columns(roles.all_names(), rows.column_names, who)
     kinds, comma = kinds_of(rows.schema, roles, who), written.separator == ";"
     if written.separator is not None:
         kinds = written_kinds(rows, kinds, roles, who, comma)
@@ -68,12 +68,12 @@ def read_table(
 
 
 def read_source(
-    path: str | Path, roles: Roles, *, who: str | None = None, dialect: Dialect = FOUND
+    path: str | Path, roles: Roles, *, who: str | None = None, dialect: Dialect = DETECTED
 ) -> Table | Stream:
     """The rows of a file, or of a folder of Parquet or Arrow files with the same columns: in memory, or
     as a stream where they are many."""
     path, who = Path(path), who or called(path)
-    files = _parts_of(path, who) if path.is_dir() else [path]
+    files = _files_of(path, who) if path.is_dir() else [path]
     if files[0].suffix.lower() not in ENDINGS or not files[0].is_file():
         return read_table(path, roles, who=who, dialect=dialect)
     stream = _stream(files, roles, who)
@@ -83,7 +83,7 @@ def read_source(
     return without_keys(concatenate(whole.added_up(lambda table: [table])), roles, who)
 
 
-def _parts_of(folder: Path, who: str) -> list[Path]:
+def _files_of(folder: Path, who: str) -> list[Path]:
     """The files of a folder, in the order of their names; what begins with '.' or '_' is not data."""
     files = sorted(file for file in folder.iterdir() if file.name[0] not in "._")
     for file in files:
@@ -99,29 +99,31 @@ def _parts_of(folder: Path, who: str) -> list[Path]:
 
 def _stream(files: Sequence[Path], roles: Roles, who: str) -> Stream:
     """A stream over files that have the same columns, of the same kinds."""
-    found: list[tuple[Path, int]] = []
+    row_counts: list[tuple[Path, int]] = []
     rows, all_kinds = 0, []
     for file in files:
         here = called(file) if len(files) > 1 else who
         if file.stat().st_size == 0:
             raise DataError(f"{here} is empty: check how it was written")
         with readable(here):
-            schema, parts, size = pieces(file)
+            schema, batches, size = pieces(file)
         check_names(schema.names, here)
-        check_columns(roles.named(), schema.names, here)
+        check_columns(roles.all_names(), schema.names, here)
         all_kinds.append(kinds_of(schema, roles, here))
         _check_alike(all_kinds[0], all_kinds[-1], here, called(files[0]))
-        found, rows = found + parts, rows + size
+        row_counts, rows = row_counts + batches, rows + size
     if not rows:
         raise DataError(f"{who} has no rows: drop it or check how it was written")
     kinds = all_kinds[0]
-    others = (roles.target, *roles.apart, *roles.sensitive_features)
+    others = (roles.target, *roles.beside, *roles.sensitive_features)
     columns = (*kinds, *(name for name in others if name is not None))
-    return Stream(tuple(found), rows, kinds, columns, partial(_batch, kinds=kinds, roles=roles))
+    return Stream(
+        tuple(row_counts), rows, kinds, columns, partial(_batch, kinds=kinds, roles=roles)
+    )
 
 
 def read_clients(
-    paths: Iterable[str | Path], roles: Roles, *, dialect: Dialect = FOUND
+    paths: Iterable[str | Path], roles: Roles, *, dialect: Dialect = DETECTED
 ) -> dict[str, Table]:
     """The rows of every client, by name: from one file with a client column, or a file each.
 
@@ -135,7 +137,7 @@ def read_clients(
 
 
 def read_sources(
-    paths: Iterable[str | Path], roles: Roles, *, dialect: Dialect = FOUND
+    paths: Iterable[str | Path], roles: Roles, *, dialect: Dialect = DETECTED
 ) -> Mapping[str, Table | Stream]:
     """``read_clients``, where a client may also be a folder, and is streamed where its rows are many."""
     files = _one_or_each(paths, roles)
@@ -180,12 +182,14 @@ def client_names(files: Sequence[Path]) -> dict[Path, str]:
 def _alike(tables: dict[Path, Rows]) -> dict[str, Rows]:
     """The tables by their clients' names, in order, if they have the same features; what is an identifier
     at one client is left out at all."""
-    found = {file: _without_others_keys(table, tables.values()) for file, table in tables.items()}
-    (first, model), *rest = found.items()
+    read_tables = {
+        file: _without_others_keys(table, tables.values()) for file, table in tables.items()
+    }
+    (first, model), *rest = read_tables.items()
     for file, table in rest:
         _check_alike(model.kinds, table.kinds, called(file), called(first))
     names = client_names([*tables])
-    return {names[file]: found[file] for file in sorted(found, key=names.__getitem__)}
+    return {names[file]: read_tables[file] for file in sorted(read_tables, key=names.__getitem__)}
 
 
 def _without_others_keys(table: Rows, tables: Iterable[Rows]) -> Rows:
@@ -207,7 +211,7 @@ def read_rows(
     target: str | None = None,
     sensitive_features: Sequence[str] = (),
     client: str | None = None,
-    dialect: Dialect = FOUND,
+    dialect: Dialect = DETECTED,
     unknown: bool = False,
 ) -> Table:
     """The rows of a file to predict on: the columns the encoding needs, of the kinds it says.

@@ -24,7 +24,7 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MISSING = "?"
 """How a missing text is called where it is a category of its own."""
 
-MOST_COLUMNS = 10_000
+MAX_COLUMNS = 10_000
 _SAMPLE = 1 << 23  # bytes that are looked at to find the separator
 _INDEX = re.compile(r"__index_level_\d+__")  # pandas' row index is not a feature
 
@@ -87,7 +87,7 @@ def open_rows(
         if ending == ".parquet":
             rows = _read_parquet(path)
         else:
-            dialect = found_out(path, dialect, who)
+            dialect = detected_dialect(path, dialect, who)
             rows = _read_csv(path, text, dialect, who)
         names = rows.column_names
     check_names(names, who)
@@ -115,7 +115,7 @@ def read_columns(
     }
 
 
-def found_out(path: Path, dialect: Dialect, who: str) -> Dialect:
+def detected_dialect(path: Path, dialect: Dialect, who: str) -> Dialect:
     """The dialect with nothing left open.
 
     The encoding is what the byte order mark says, else UTF-8 if all bytes are that, else Windows' and
@@ -131,21 +131,21 @@ def found_out(path: Path, dialect: Dialect, who: str) -> Dialect:
         widths = [len(line) for line in _cut(sample, separator, 20) if line]
         if widths and widths[0] > 1:
             alike = len({*widths}) == 1
-            best = max(best, (alike, widths[0], separator), key=lambda found: found[:2])
+            best = max(best, (alike, widths[0], separator), key=lambda candidate: candidate[:2])
     return Dialect(best[2], encoding)
 
 
-def _cut(sample: str, separator: str, most: int) -> list[list[str]]:
+def _cut(sample: str, separator: str, limit: int) -> list[list[str]]:
     """The first lines by columns, up to one with a value longer than the csv module reads, as a whole line may be that
     another separator cuts.
 
     >>> _cut("a;b\\n1;2\\n", ";", 1), _cut("a" * 200_000, ";", 1)
     ([['a', 'b']], [])
     """
-    found: list[list[str]] = []
+    lines: list[list[str]] = []
     with suppress(csv.Error):
-        found.extend(islice(csv.reader(io.StringIO(sample), delimiter=separator), most))
-    return found
+        lines.extend(islice(csv.reader(io.StringIO(sample), delimiter=separator), limit))
+    return lines
 
 
 def _encoding(path: Path, who: str) -> str:
@@ -168,8 +168,8 @@ def _decodes(path: Path, encoding: str) -> bool:
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
         with path.open("rb") as file:
-            while part := file.read(1 << 20):
-                decoder.decode(part)
+            while block := file.read(1 << 20):
+                decoder.decode(block)
             decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
@@ -195,8 +195,8 @@ def _read_csv(path: Path, text: Iterable[str], dialect: Dialect, who: str) -> An
 
     sample = _sample(path, str(dialect.encoding), who)
     header = next(filter(None, _cut(sample, str(dialect.separator), 20)), [])
-    if len(header) > MOST_COLUMNS:
-        raise DataError(f"{who} has {len(header)} columns: keep at most {MOST_COLUMNS} of them")
+    if len(header) > MAX_COLUMNS:
+        raise DataError(f"{who} has {len(header)} columns: keep at most {MAX_COLUMNS} of them")
     wanted = {*text}
     rows = arrow.read_csv(
         path,

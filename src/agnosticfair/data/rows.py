@@ -24,16 +24,16 @@ def row_hashes(table: Table, seed: int = 0) -> np.ndarray:
     >>> bool(h[0] == h[2]), bool(h[0] == h[1])
     (True, False)
     """
-    found = _hashes(table, seed, ("numeric", "categorical", "sensitive_features", "other"))
-    return found if table.target is None else _mixed(found, _words(table.target, "target"))
+    hashes = _hashes(table, seed, ("numeric", "categorical", "sensitive_features", "other"))
+    return hashes if table.target is None else _mixed(hashes, _words(table.target, "target"))
 
 
 def _hashes(table: Table, seed: int, kinds: Sequence[str]) -> np.ndarray:
-    found = np.full(len(table), np.uint64(_word(f"seed {seed}")))
+    hashes = np.full(len(table), np.uint64(_word(f"seed {seed}")))
     for kind in kinds:
         for name, values in sorted(getattr(table, kind).items()):
-            found = _mixed(found, _words(values, name))
-    return found
+            hashes = _mixed(hashes, _words(values, name))
+    return hashes
 
 
 def folds_by_features(table: Table, folds: int, seed: int = 0) -> np.ndarray:
@@ -45,8 +45,8 @@ def folds_by_features(table: Table, folds: int, seed: int = 0) -> np.ndarray:
     >>> bool(fold[0] == fold[2])
     True
     """
-    found = _hashes(table, seed, ("numeric", "categorical"))
-    mixed = _mixed(found, np.zeros(len(found), np.uint64))
+    hashes = _hashes(table, seed, ("numeric", "categorical"))
+    mixed = _mixed(hashes, np.zeros(len(hashes), np.uint64))
     return (mixed % np.uint64(max(folds, 1))).astype(np.int64)
 
 
@@ -61,10 +61,10 @@ def contents(table: Table) -> np.ndarray:
     """
     kinds = (table.numeric, table.categorical, table.sensitive_features, table.other)
     columns: dict[str, np.ndarray | Column] = {k: v for kind in kinds for k, v in kind.items()}
-    found = np.full(len(table), np.uint64(_word("contents")))
+    hashes = np.full(len(table), np.uint64(_word("contents")))
     for name, values in sorted(columns.items()):
-        found = _mixed(found, _words(values, name))
-    return found if table.target is None else _mixed(found, _words(table.target, "target"))
+        hashes = _mixed(hashes, _words(values, name))
+    return hashes if table.target is None else _mixed(hashes, _words(table.target, "target"))
 
 
 def marked(rows: np.ndarray, key: bytes) -> np.ndarray:
@@ -87,12 +87,12 @@ def folds_of(table: Table, folds: int, seed: int = 0) -> np.ndarray:
     Whoever holds a row deals it alike, so nothing moves; and a holder's rows that are equal are dealt apart, as
     independent ones are.
     """
-    found = row_hashes(table, seed)
-    order = np.argsort(found, kind="stable")
-    first = np.searchsorted(found[order], found[order])
-    before = np.empty(len(found), np.uint64)
-    before[order] = (np.arange(len(found)) - first).astype(np.uint64)
-    return (_mixed(found, before) % np.uint64(folds)).astype(np.int64)
+    hashes = row_hashes(table, seed)
+    order = np.argsort(hashes, kind="stable")
+    first = np.searchsorted(hashes[order], hashes[order])
+    before = np.empty(len(hashes), np.uint64)
+    before[order] = (np.arange(len(hashes)) - first).astype(np.uint64)
+    return (_mixed(hashes, before) % np.uint64(folds)).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ def digest_of(tables: Iterable[Table]) -> str:
 
 def sketch_of(tables: Iterable[Table], buckets: int) -> np.ndarray:
     """How many rows fall into each of so many buckets by their content, (buckets,): counts, which add up."""
-    found = np.zeros(buckets, np.int64)
+    counts = np.zeros(buckets, np.int64)
     for table in tables:
         hashes = _mixed(row_hashes(table), np.ones(len(table), np.uint64))
-        found += np.bincount((hashes % np.uint64(buckets)).astype(np.int64), minlength=buckets)
-    return found
+        counts += np.bincount((hashes % np.uint64(buckets)).astype(np.int64), minlength=buckets)
+    return counts
 
 
 def in_common(sketches: np.ndarray) -> np.ndarray:
@@ -145,21 +145,21 @@ def in_common(sketches: np.ndarray) -> np.ndarray:
     k, buckets = sketches.shape
     away = sketches - sketches.mean(axis=1, keepdims=True)
     together = away @ away.T * buckets / (buckets - 1)
-    own = np.diag(together)
-    equal = np.sqrt(np.maximum(own - sketches.sum(axis=1), 0.0))
-    chance, noise = np.outer(equal, equal), np.sqrt(np.outer(own, own) / buckets)
-    found = together - chance
-    sure = (found > CERTAIN * noise + chance / 4) & ~np.eye(k, dtype=bool)
-    return np.where(sure, found, 0.0)
+    sizes = np.diag(together)
+    equal = np.sqrt(np.maximum(sizes - sketches.sum(axis=1), 0.0))
+    chance, noise = np.outer(equal, equal), np.sqrt(np.outer(sizes, sizes) / buckets)
+    shared = together - chance
+    sure = (shared > CERTAIN * noise + chance / 4) & ~np.eye(k, dtype=bool)
+    return np.where(sure, shared, 0.0)
 
 
 def mixed_in(columns: Sequence[object], rows: int) -> np.ndarray:
     """A number of 64 bits for every row of columns, (rows,), a function of its values and the columns' order."""
-    found = np.full(rows, np.uint64(_word("columns")))
+    hashes = np.full(rows, np.uint64(_word("columns")))
     for k, values in enumerate(columns):
         assert isinstance(values, np.ndarray | Column)
-        found = _mixed(found, _words(values, str(k)))
-    return found
+        hashes = _mixed(hashes, _words(values, str(k)))
+    return hashes
 
 
 def kinds_of(columns: Sequence[np.ndarray], share: float) -> tuple[np.ndarray, np.ndarray] | None:
@@ -194,10 +194,10 @@ def _word(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _mixed(found: np.ndarray, words: np.ndarray) -> np.ndarray:
+def _mixed(hashes: np.ndarray, words: np.ndarray) -> np.ndarray:
     """Both made one, every bit of which hangs on every bit."""
     with np.errstate(over="ignore"):
-        found = (found ^ words) * _MIX
-        found ^= found >> np.uint64(29)
-        found *= np.uint64(0xBF58476D1CE4E5B9)
-        return found ^ (found >> np.uint64(32))
+        hashes = (hashes ^ words) * _MIX
+        hashes ^= hashes >> np.uint64(29)
+        hashes *= np.uint64(0xBF58476D1CE4E5B9)
+        return hashes ^ (hashes >> np.uint64(32))

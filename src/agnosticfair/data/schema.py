@@ -1,4 +1,4 @@
-"""An agreed schema: columns, categories, ranges and bands, declared once in a file that every site signs off.
+"""An agreed schema: columns, categories, ranges and bins, declared once in a file that every site signs off.
 
 With it nobody sends an extreme or a list of values: round zero is counts, which can be masked. What does
 not fit is named, and refused or brought inside, as the schema says.
@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data import wire
-from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import check_finite, shown
 from agnosticfair.data.stream import Stream
+from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError
 
@@ -36,7 +36,7 @@ class Schema:
     """What rows look like at every site.
 
     target, labels: the label's column, and its values.  sensitive_features: column -> groups.  numeric: column ->
-    (low, high).  categorical: column -> values.  bands: column -> edges, for the names of parts.  outside:
+    (low, high).  categorical: column -> values.  bins: column -> edges, for the names of subgroups.  outside:
     'refuse' rows with other values, or 'clip' numbers to the range and take an unknown category as the
     declared value 'other'; labels and groups are never changed.  dates: the numeric columns that are days since 1970.
     missing: the numeric columns that rows may lack.
@@ -47,7 +47,7 @@ class Schema:
     sensitive_features: Mapping[str, tuple[str, ...]]
     numeric: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     categorical: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    bands: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    bins: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     outside: str = "refuse"
     dates: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
@@ -58,48 +58,48 @@ class Schema:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
     @property
-    def bins(self) -> dict[str, tuple[float, ...]]:
+    def bin_edges(self) -> dict[str, tuple[float, ...]]:
         """The edges of every column's bins: declared, or of EQUAL_BINS equal ones over its range."""
         equal = {
             name: tuple(np.linspace(low, high, EQUAL_BINS + 1)[1:-1].tolist())
             for name, (low, high) in self.numeric.items()
             if high > low
         }
-        return {**equal, **self.bands}
+        return {**equal, **self.bins}
 
-    def outline(self) -> Census:
-        """A census without a count: what clients would have to say of their rows, had nobody agreed on it."""
+    def outline(self) -> SummaryStatistics:
+        """Summary statistics without a count: what clients would have to say of their rows, had nobody agreed on it."""
         groups = {
             name: dict.fromkeys(values, 0) for name, values in self.sensitive_features.items()
         }
         labels = dict.fromkeys(self.labels, 0)
-        own = (dict(self.numeric), dict(self.categorical))
-        more = {"dates": self.dates, "bands": self.bins, "missing": self.missing}
-        return Census(0, labels, groups, *own, **more)  # type: ignore[arg-type]
+        columns = (dict(self.numeric), dict(self.categorical))
+        more = {"dates": self.dates, "bins": self.bin_edges, "missing": self.missing}
+        return SummaryStatistics(0, labels, groups, *columns, **more)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the file."""
-        told = {"format": FORMAT, **json.loads(json.dumps(asdict(self)))}
-        return {k: v for k, v in told.items() if v or k not in ("dates", "missing")}
+        content = {"format": FORMAT, **json.loads(json.dumps(asdict(self)))}
+        return {k: v for k, v in content.items() if v or k not in ("dates", "missing")}
 
 
-def schema_of(census: Census, target: str, outside: str = "refuse") -> Schema:
+def schema_of(statistics: SummaryStatistics, target: str, outside: str = "refuse") -> Schema:
     """A draft from what rows look like: to be corrected to what is meant, and then agreed on.
 
-    >>> seen = Census(2, {"no": 1, "yes": 1}, {"sex": {"f": 2}}, {"age": (17.0, 90.0)}, {})
+    >>> seen = SummaryStatistics(2, {"no": 1, "yes": 1}, {"sex": {"f": 2}}, {"age": (17.0, 90.0)}, {})
     >>> schema_of(seen, "income").numeric
     {'age': (17.0, 90.0)}
     """
     return Schema(
         target,
-        tuple(sorted(census.labels)),
-        {name: tuple(sorted(groups)) for name, groups in census.groups.items()},
-        census.ranges,
-        dict(census.categorical),
+        tuple(sorted(statistics.labels)),
+        {name: tuple(sorted(groups)) for name, groups in statistics.groups.items()},
+        statistics.ranges,
+        dict(statistics.categorical),
         {},
         outside,
-        census.dates,
-        census.missing,
+        statistics.dates,
+        statistics.missing,
     )
 
 
@@ -118,41 +118,39 @@ def load_schema(path: str | Path) -> Schema:
 
 def _parse(data: object) -> Schema:
     known = {"format", *(f.name for f in fields(Schema))}
-    given = {"dates": [], "missing": [], **data} if isinstance(data, dict) else data
-    told = wire.record(given, known)
-    if told["format"] != FORMAT:
+    content = {"dates": [], "missing": [], **data} if isinstance(data, dict) else data
+    record = wire.record(content, known)
+    if record["format"] != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
-    if told["outside"] not in OUTSIDE:
-        raise ValueError(f"'outside' should be {' or '.join(OUTSIDE)}, not {told['outside']!r}")
-    if not isinstance(told["target"], str):
+    if record["outside"] not in OUTSIDE:
+        raise ValueError(f"'outside' should be {' or '.join(OUTSIDE)}, not {record['outside']!r}")
+    if not isinstance(record["target"], str):
         raise ValueError("'target' should be a column's name")
-    numeric, bands = (wire.mapping(told[k], repr(k)) for k in ("numeric", "bands"))
-    for name, edges in bands.items():
+    numeric, bins = (wire.mapping(record[k], repr(k)) for k in ("numeric", "bins"))
+    for name, edges in bins.items():
         if name not in numeric or list(edges) != sorted({float(edge) for edge in edges}):
-            raise ValueError(
-                f"the bands of {name!r} should be rising edges within a numeric column"
-            )
-    made = Schema(
-        told["target"],
-        wire.texts(told["labels"], "'labels'"),
-        _vocabularies(told["sensitive_features"], "sensitive_features"),
+            raise ValueError(f"the bins of {name!r} should be rising edges within a numeric column")
+    schema = Schema(
+        record["target"],
+        wire.texts(record["labels"], "'labels'"),
+        _vocabularies(record["sensitive_features"], "sensitive_features"),
         {k: wire.limits(v, f"the range of {k!r}") for k, v in sorted(numeric.items())},
-        _vocabularies(told["categorical"], "categorical"),
-        {k: tuple(float(edge) for edge in v) for k, v in sorted(bands.items())},
-        told["outside"],
-        *(tuple(sorted(wire.texts(told[k], repr(k)))) for k in ("dates", "missing")),
+        _vocabularies(record["categorical"], "categorical"),
+        {k: tuple(float(edge) for edge in v) for k, v in sorted(bins.items())},
+        record["outside"],
+        *(tuple(sorted(wire.texts(record[k], repr(k)))) for k in ("dates", "missing")),
     )
-    if wrong := sorted({*made.missing} - {*made.numeric}):
+    if wrong := sorted({*schema.missing} - {*schema.numeric}):
         raise ValueError(f"'missing' names {wrong[0]!r}, which is no numeric column")
-    if twice := sorted({*made.numeric} & {*made.categorical}):
+    if twice := sorted({*schema.numeric} & {*schema.categorical}):
         raise ValueError(f"column {twice[0]!r} is both numeric and categorical")
-    return made
+    return schema
 
 
 def _vocabularies(value: object, what: str) -> dict[str, tuple[str, ...]]:
-    found = wire.mapping(value, repr(what))
+    texts = wire.mapping(value, repr(what))
     return {
-        k: tuple(sorted(wire.texts(v, f"the values of {k!r}"))) for k, v in sorted(found.items())
+        k: tuple(sorted(wire.texts(v, f"the values of {k!r}"))) for k, v in sorted(texts.items())
     }
 
 
@@ -263,10 +261,12 @@ def _read_under(schema: Schema, table: Callable[..., Table], *arguments: Any, wh
     return applied(schema, table(*arguments, who=who), who)
 
 
-def check_agreed(schema: Schema, outline: Census, site: str) -> None:
+def check_agreed(schema: Schema, outline: SummaryStatistics, site: str) -> None:
     """Raise where others ask for what this site did not sign off."""
-    asked, own = (json.dumps(c.to_json(), sort_keys=True) for c in (outline, schema.outline()))
-    if asked != own:
+    requested, declared = (
+        json.dumps(c.to_json(), sort_keys=True) for c in (outline, schema.outline())
+    )
+    if requested != declared:
         raise DataError(
             f"the schema that is asked for is not the one that site {site!r} signed off "
             f"({schema.digest[:12]}): compare the files"

@@ -13,15 +13,15 @@ from agnosticfair.errors import SettingsError
 
 @dataclass(frozen=True)
 class Split:
-    """Training rows by client, and the test rows with the part each belongs to.
+    """Training rows by client, and the test rows with the subgroup each belongs to.
 
-    test_part: (n_test,) indices into ``parts``, the names of the clients or client groups.
+    test_piece: (n_test,) indices into ``pieces``, the names of the clients or client groups.
     """
 
     train: Mapping[str, Table]
     test: Table
-    test_part: np.ndarray
-    parts: tuple[str, ...]
+    test_piece: np.ndarray
+    pieces: tuple[str, ...]
 
 
 def client_names(clients: int) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def iid(table: Table, clients: int = 2, seed: int = 0, rate: float = 0.8) -> Spl
     Examples
     --------
     >>> from agnosticfair import load_dataset
-    >>> [len(part) for part in iid(load_dataset("adult").take(np.arange(10))).train.values()]
+    >>> [len(subgroup) for subgroup in iid(load_dataset("adult").take(np.arange(10))).train.values()]
     [4, 4]
     """
     train, test = shuffled(len(table), rate, np.random.default_rng(seed))
@@ -69,12 +69,15 @@ def shuffled(n: int, rate: float, rng: np.random.Generator) -> tuple[np.ndarray,
 
 
 def dealt(table: Table, train: list[np.ndarray], test: list[np.ndarray]) -> Split:
-    """A split whose test parts are the clients."""
-    part = np.repeat(np.arange(len(test)), [len(rows) for rows in test])
+    """A split whose test subgroups are the clients."""
+    subgroup = np.repeat(np.arange(len(test)), [len(rows) for rows in test])
     held_out = np.concatenate(test)
     order = np.argsort(held_out)
     return Split(
-        by_client(table, train), table.take(held_out[order]), part[order], client_names(len(test))
+        by_client(table, train),
+        table.take(held_out[order]),
+        subgroup[order],
+        client_names(len(test)),
     )
 
 
@@ -83,10 +86,10 @@ def by_client(table: Table, deal: Sequence[np.ndarray]) -> dict[str, Table]:
     return {name: table.take(np.sort(rows)) for name, rows in zip(names, deal, strict=True)}
 
 
-def check_clients(clients: int, most: int) -> None:
+def check_clients(clients: int, maximum: int) -> None:
     if clients < 1:
         raise SettingsError(f"{clients} clients make no federation: ask for at least 1")
-    if clients > most:
+    if clients > maximum:
         raise SettingsError(
-            f"{clients} clients are too many for these rows: ask for at most {most}"
+            f"{clients} clients are too many for these rows: ask for at most {maximum}"
         )

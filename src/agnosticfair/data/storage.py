@@ -18,19 +18,19 @@ def write_atomically(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
     >>> path.read_bytes()
     b'all of it'
     """
-    parts = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
+    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}.subgroup") for path in files}
     try:
         for path, content in files.items():
-            opened = os.open(parts[path], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+            opened = os.open(drafts[path], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
             with os.fdopen(opened, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())  # a name must not be on the disk before its content
-        for path, part in parts.items():
-            part.replace(path)
+        for path, draft in drafts.items():
+            draft.replace(path)
     finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
 
 
 @contextmanager

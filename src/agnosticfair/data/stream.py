@@ -84,9 +84,9 @@ class Stream:
         with readable(who):
             for batch in _batches(path, number, self.columns, size):
                 if batch.num_rows:
-                    part = f"{who} after {first} rows" if first else who
+                    place = f"{who} after {first} rows" if first else who
                     first += batch.num_rows
-                    table = self.table(pa.Table.from_batches([batch]), who=part)
+                    table = self.table(pa.Table.from_batches([batch]), who=place)
                     table = table if self.fold is None else self.fold.rows(table)
                     if len(table):
                         yield table

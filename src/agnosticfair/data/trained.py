@@ -37,7 +37,7 @@ class Reading:
     def marks(self, table: Table, key: bytes) -> np.ndarray:
         """A number of 64 bits for every row, (n,), as the model reads it."""
         names = tuple(name for name, *_ in self.encoding.numeric)
-        numbers = replace(self.encoding, categorical=(), bands=(), missing=names)
+        numbers = replace(self.encoding, categorical=(), bins=(), missing=names)
         pairs = zip(names, encode(numbers, table).T, strict=True)
         columns: list[object] = [np.where(np.isnan(table.numeric[k]), np.nan, x) for k, x in pairs]
         columns.append(table.labels(self.positive))
@@ -67,8 +67,8 @@ class TrainedOn:
     def to_json(self, model: str) -> str:
         """The file's text.  model: the digest of the model that it belongs to."""
         packed = b64encode(zlib.compress(self.sketch.astype("<u4").tobytes(), 9)).decode()
-        told = {"format": FORMAT, "model": model, "key": self.key.hex(), "rows": self.rows}
-        return json.dumps({**told, "digest": self.digest, "sketch": packed})
+        content = {"format": FORMAT, "model": model, "key": self.key.hex(), "rows": self.rows}
+        return json.dumps({**content, "digest": self.digest, "sketch": packed})
 
 
 def trained_on(reading: Reading, tables: Sequence[Table]) -> TrainedOn:
@@ -90,12 +90,14 @@ def beside(path: Path) -> Path:
 def read_beside(path: Path, model: str) -> TrainedOn | None:
     """The sketch beside a model's file, if there is one and it is of this model."""
     try:
-        told = json.loads(beside(path).read_text())
-        if (told["format"], told["model"]) != (FORMAT, model):
+        record = json.loads(beside(path).read_text())
+        if (record["format"], record["model"]) != (FORMAT, model):
             return None
-        content = zlib.decompressobj().decompress(b64decode(told["sketch"]), 4 * BUCKETS)
+        content = zlib.decompressobj().decompress(b64decode(record["sketch"]), 4 * BUCKETS)
         sketch = np.frombuffer(content, "<u4").astype(np.int64)
-        return TrainedOn(bytes.fromhex(told["key"]), int(told["rows"]), str(told["digest"]), sketch)
+        return TrainedOn(
+            bytes.fromhex(record["key"]), int(record["rows"]), str(record["digest"]), sketch
+        )
     except (OSError, ValueError, KeyError, TypeError, zlib.error):
         return None
 

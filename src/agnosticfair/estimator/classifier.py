@@ -65,15 +65,15 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Largest difference between groups' rates: in every subgroup, or over the set A.
     limit : float
         Instead of tau, the largest difference of decisions in any estimable subgroup, to be certified at
-        ``confidence`` (``precision``: docs/certificates.md); ``promise_`` says what is.
+        ``confidence`` (``precision``: docs/certificates.md); ``certified_limit_`` says what is.
     confidence, precision : float
-    notion : str
-        What fairness means: 'demographic_parity', 'equal_opportunity', ... (``NOTIONS``).
+    metric : str
+        What fairness means: 'demographic_parity', 'equal_opportunity', ... (``METRICS``).
     sensitive_columns : str, int or a sequence of them
         Columns of X (places, in an array) that hold the groups; never features. ``fit`` then needs no
         ``sensitive_features``, nor do ``Pipeline``, ``GridSearchCV`` and ``cross_val_score``. Texts in a frame
         become one column per category, and dates days since 1970.
-    parts_by : str, int or a sequence of them
+    subgroups_by : str, int or a sequence of them
         Columns of X that name subgroups, too, as texts, and are no features; 'site' is who holds a row.
     rule : Rule
         How the rule estimates and decides: learner, costs, positive rate, awareness.
@@ -106,8 +106,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
     converged_ : bool
     under_floor_ : tuple of str
         Groups too small for the floor, compared with none over A.
-    trained_parts_ : tuple of (str, float)
-        The named parts in which decisions differ most on the training rows.
+    trained_subgroups_ : tuple of (str, float)
+        The subgroups in which decisions differ most on the training rows.
     fit_ : Fit
         All of the fit.
     certificate_ : Certificate, or a dict of them
@@ -133,9 +133,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         limit: float | None = None,
         confidence: float = 0.95,
         precision: float = 0.1,
-        notion: str | None = None,
+        metric: str | None = None,
         sensitive_columns: Any = None,
-        parts_by: Any = None,
+        subgroups_by: Any = None,
         rule: Rule | None = None,
         network: Any = None,
         basis: Any = None,
@@ -149,9 +149,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self.limit = limit
         self.confidence = confidence
         self.precision = precision
-        self.notion = notion
+        self.metric = metric
         self.sensitive_columns = sensitive_columns
-        self.parts_by = parts_by
+        self.subgroups_by = subgroups_by
         self.rule = rule
         self.network = network
         self.basis = basis
@@ -209,7 +209,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) array or frame
-            The features, and the columns that ``sensitive_columns`` and ``parts_by`` name.
+            The features, and the columns that ``sensitive_columns`` and ``subgroups_by`` name.
         y : (n,) array
             The labels, of which there are two.
         sensitive_features : (n,) array, or a frame, dict or (n, a) array of several, optional
@@ -224,12 +224,14 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         -------
         AgnosticFairClassifier
         """
-        tables, recipe, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
+        tables, method, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
         if self.limit is None:
-            fitted = fit(tables, recipe, **how)
+            fitted = fit(tables, method, **how)
         else:
-            ask: dict[str, Any] = {"confidence": self.confidence, "precision": self.precision}
-            fitted, self.promise_ = fit_within(tables, recipe, limit=self.limit, **ask, **how)
+            limits: dict[str, Any] = {"confidence": self.confidence, "precision": self.precision}
+            fitted, self.certified_limit_ = fit_within(
+                tables, method, limit=self.limit, **limits, **how
+            )
         self._take(fitted, *units)
         if not fitted.converged:
             warn(f"{UNCONVERGED} ({fitted.rounds} so far)", ConvergenceWarning, stacklevel=2)
@@ -249,23 +251,23 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sensitive_features: Any, clients: Any, sample_weight: Any
     ) -> tuple[dict[str, Table], Method, dict[str, Any], tuple[np.ndarray, np.ndarray]]:
         """What the arrays make: tables by client, the method, how to run it, and the columns' units."""
-        given = X
+        frame = X
         X, y = self._numbers(X, y=y)
-        K = checked(self.basis, given, len(X)) if callable(self.basis) else None
-        recipe = parameters.recipe_of(self, K)
+        K = checked(self.basis, frame, len(X)) if callable(self.basis) else None
+        method = parameters.method_of(self, K)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         if weights is not None and (weights < 0).any():
             raise DataError(
                 f"sample_weight has negative values, {weights.min():g} for one: drop them"
             )
-        if weights is not None and recipe.averaging is not None:
-            raise SettingsError(f"method {recipe.name!r} knows no sample_weight: repeat the rows")
+        if weights is not None and method.averaging is not None:
+            raise SettingsError(f"method {method.name!r} knows no sample_weight: repeat the rows")
         self.classes_, codes_y = frames.labels_of(y, weights)
-        sensitive = feature_columns(self._groups(given, sensitive_features), len(X))
-        if needs_groups(recipe) and not sensitive:
-            recipe = parameters.unprotected(self, recipe)
+        sensitive = feature_columns(self._groups(frame, sensitive_features), len(X))
+        if needs_groups(method) and not sensitive:
+            method = parameters.unprotected(self, method)
             warn(UNPROTECTED, UserWarning, stacklevel=3)
-        frames.check_part_columns(recipe, self._layout, self._feature_names(), [*sensitive])
+        frames.check_subgroup_columns(method, self._layout, self._feature_names(), [*sensitive])
         self._group_names = tuple(sensitive)
         several = clients is not None
         owners, keys = codes(clients, "clients", len(X)) if several else (None, (frames.ALL,))
@@ -277,15 +279,15 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             "on_round": parameters.print_round if self.verbose else None,
             "scale": False,
         }
-        if recipe.rule is not None:  # as a file of these rows: a rule has no weight per column
+        if method.rule is not None:  # as a file of these rows: a rule has no weight per column
             read = (self._feature_names(), sensitive, self._group_names, codes_y, weights)
-            table = frames.table_as_read(self._layout, given, X, *read)
+            table = frames.table_as_read(self._layout, frame, X, *read)
             how["scale"] = self.scale
-            return frames.dealt(table, owners, keys), recipe, how, (low, span)
+            return frames.dealt(table, owners, keys), method, how, (low, span)
         X = (X - low) / span
         X = on_grid(X, FEATURE_BITS) if self.scale else X
         table = frames.table_of_rows(X, codes_y, sensitive, weights, K)
-        return frames.dealt(table, owners, keys), recipe, how, (low, span)
+        return frames.dealt(table, owners, keys), method, how, (low, span)
 
     def _feature_names(self) -> list[str]:
         """Of the numbers that are fitted on, as X has them."""
@@ -295,7 +297,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _take(self, fitted: Fit, low: np.ndarray, span: np.ndarray) -> None:
         """Keep what a fit found, its weights in the units of X."""
-        self.fit_, self._units, self._made_by = fitted, (low, span), self.network
+        self.fit_, self._units, self._network = fitted, (low, span), self.network
         if fitted.model.network is None and fitted.model.rule is None:
             coef = fitted.model.w[:-1] / span
             self.coef_, self.intercept_ = coef[None], np.array([fitted.model.w[-1] - coef @ low])
@@ -324,8 +326,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         from agnosticfair.networks import decide
 
         # a process to which this estimator was sent knows the function by a name of its own
-        own = parameters.network_of(self._made_by) if callable(self._made_by) else None
-        name = own.name if isinstance(own, Network) else model.network["name"]
+        network = parameters.network_of(self._network) if callable(self._network) else None
+        name = network.name if isinstance(network, Network) else model.network["name"]
         low, span = self._units
         return decide(name, model.network["hidden"], model.w, (X - low) / span)
 
@@ -383,7 +385,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         sample_weight : (n,) array, optional
             The centre of the set, equal weights unless said; "measured" is without it.
         **options
-            Those of ``agnosticfair.audit``; kernels, bound, floor and notion are the fit's unless given.
+            Those of ``agnosticfair.audit``; kernels, bound, floor and metric are the fit's unless given.
 
         Returns
         -------
@@ -392,20 +394,20 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         rows = self._numbers(X)
-        given = feature_columns(self._groups(X, sensitive_features), len(rows))
-        if not given:
+        columns = feature_columns(self._groups(X, sensitive_features), len(rows))
+        if not columns:
             raise DataError("sensitive_features is missing: give one value per row")
         fairness = self.fit_.method.fairness
         low, span = self._units
         x = (rows - low) / span
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        table = replace(self._ruled(X, given), target=None, weights=weights)
+        table = replace(self._ruled(X, columns), target=None, weights=weights)
         over = certified_set(self.fit_, without=SITE)
-        if fairness is not None and fairness.basis.kind != "named":
+        if fairness is not None and fairness.basis.kind != "subgroups":
             over = {k: v for k, v in over.items() if k not in ("basis", "bound", "centres")}
             K = checked(self.basis, X, len(x)) if comes_with_rows(fairness.basis) else None
             over |= kernels_on(fairness, x, self.fit_.centres, K, weights)
-        made = {
+        certificates = {
             name: audit(
                 self.predict(X),
                 table,
@@ -413,9 +415,9 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
                 sensitive_features=column.values(),
                 **{"positive": self.classes_[1], **over, **options},
             )
-            for name, column in compared(fairness, given).items()
+            for name, column in compared(fairness, columns).items()
         }
-        return made if len(made) > 1 else next(iter(made.values()))
+        return certificates if len(certificates) > 1 else next(iter(certificates.values()))
 
     def _ruled(self, X: Any, groups: Mapping[str, Column] | None = None) -> Table:
         """Rows to be decided by a rule, with their groups, if they are given or it looks at them."""
@@ -428,11 +430,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         )
 
     @property
-    def trained_parts_(self) -> tuple[tuple[str, float], ...]:
-        """The named parts in which decisions differ most by the rule's estimates, the worst first, in the columns' own
-        names and units; none where the fit has no named parts. ``certificate_`` counts decisions by the labels."""
+    def trained_subgroups_(self) -> tuple[tuple[str, float], ...]:
+        """The subgroups in which decisions differ most by the rule's estimates, the worst first, in the columns' own
+        names and units; none where the fit has no subgroups. ``certificate_`` counts decisions by the labels."""
         check_is_fitted(self)
-        return self.fit_.trained_parts
+        return self.fit_.trained_subgroups
 
     @property
     def certificate_(self) -> Certificate | dict[str, Certificate]:
@@ -462,10 +464,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         """A classifier that learned in another process is known under another name here."""
         models = state.pop("_classifiers", None)
         if models is not None:
-            made, estimates = state["fit_"], state["fit_"].model.estimates
+            fitted, estimates = state["fit_"], state["fit_"].model.estimates
             known = local.known_here(estimates, models)
-            model = replace(made.model, estimates=known)
-            state["fit_"] = replace(made, model=model, start=None, learner=known.kind)
+            model = replace(fitted.model, estimates=known)
+            state["fit_"] = replace(fitted, model=model, start=None, learner=known.kind)
         super().__setstate__(state)
 
     def __sklearn_tags__(self) -> Any:
@@ -481,12 +483,12 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         finite: Any = "allow-nan" if missing else True
         numbers: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
         if fitting:
-            self._layout = frames.layout_of(X, self.sensitive_columns, self.parts_by)
+            self._layout = frames.layout_of(X, self.sensitive_columns, self.subgroups_by)
         if self._layout is not None:
             y = fitting.get("y")
             validate_data(self, X, reset=bool(fitting), skip_check_array=True)
-            made = frames.numbers_of(self._layout, X, self.handle_unknown)
-            rows = check_array(made, **numbers)
+            options = frames.numbers_of(self._layout, X, self.handle_unknown)
+            rows = check_array(options, **numbers)
             return rows if not fitting else check_X_y(rows, y, **numbers)
         try:
             return validate_data(self, X, reset=bool(fitting), **numbers, **fitting)

@@ -19,9 +19,9 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.linear import units
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.methods import Method
 from agnosticfair.settings import names_of, require_name
 
@@ -31,7 +31,7 @@ ALL = "all"
 UNKNOWN = ("error", "ignore")
 """What may become of a text that the fit has not seen, in scikit-learn's words."""
 
-MOST_REPEATS = 16
+MAX_REPEATS = 16
 """Whole sample weights of a larger mean are scaled, as others are."""
 
 
@@ -40,47 +40,47 @@ class Layout:
     """What the columns of a frame are, as they were when it was fitted on.
 
     features: their names, in order.  categories: of those with texts.  sensitive: the names of the groups'
-    columns.  parts: of those that name parts of the population and are no features.  dates: of the features that
+    columns.  subgroups: of those that name subgroups and are no features.  dates: of the features that
     are dates.  commonest: the text of each column with texts that most rows have.
     """
 
     features: tuple[Any, ...]
     categories: Mapping[Any, tuple[str, ...]]
     sensitive: tuple[Any, ...] = ()
-    parts: tuple[Any, ...] = ()
+    subgroups: tuple[Any, ...] = ()
     dates: tuple[Any, ...] = ()
     commonest: Mapping[Any, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the numbers that are fitted on."""
-        made = [
+        names_by_column = [
             [f"{name}={value}" for value in self.categories[name]]
             if name in self.categories
             else [str(name)]
             for name in self.features
         ]
-        return tuple(name for part in made for name in part)
+        return tuple(name for names in names_by_column for name in names)
 
 
 def layout_of(
     X: Any,
     sensitive: Sequence[Any] | str | int | None,
-    parts: Sequence[Any] | str | int | None = None,
+    subgroups: Sequence[Any] | str | int | None = None,
 ) -> Layout | None:
-    """The layout of a frame, or of an array whose sensitive columns, or those that name parts, are given by place;
+    """The layout of a frame, or of an array whose sensitive columns, or those that name subgroups, are given by place;
     None where X is numbers alone and all columns are features."""
-    groups, others = (() if v is None else names_of(v) for v in (sensitive, parts))
+    groups, others = (() if v is None else names_of(v) for v in (sensitive, subgroups))
     others = tuple(name for name in others if name != SITE)
     if both := {*groups} & {*others}:
         raise SettingsError(
-            f"column {both.pop()!r} is among sensitive_columns and parts_by: keep one"
+            f"column {both.pop()!r} is among sensitive_columns and subgroups_by: keep one"
         )
     named = (*groups, *others)
     columns = _columns(X)
     if columns is None:
         if named:
-            what = "sensitive_columns" if groups else "parts_by"
+            what = "sensitive_columns" if groups else "subgroups_by"
             raise SettingsError(f"{what} {named[0]!r} names a column, and X has none: give a frame")
         return None
     if not named and not hasattr(X, "columns"):
@@ -96,8 +96,8 @@ def layout_of(
     categories = {k: tuple(sorted({*v})) for k, v in texts.items() if v is not None}
     dated = tuple(name for name in features if _values(X, name).dtype.kind == "M")
     commonest = {k: Counter(sorted(v)).most_common(1)[0][0] for k, v in texts.items() if v}
-    made = Layout(features, categories, groups, others, dated, commonest)
-    return made if named or categories or dated else None
+    layout = Layout(features, categories, groups, others, dated, commonest)
+    return layout if named or categories or dated else None
 
 
 def numbers_of(layout: Layout, X: Any, unknown: str = "error") -> np.ndarray:
@@ -105,10 +105,10 @@ def numbers_of(layout: Layout, X: Any, unknown: str = "error") -> np.ndarray:
     'ignore' a text that was not seen."""
     require_name("handle_unknown", unknown, UNKNOWN)
     check_columns(layout, X)
-    parts = [_numbers(layout, X, name, unknown) for name in layout.features]
-    if not parts:
+    columns = [_numbers(layout, X, name, unknown) for name in layout.features]
+    if not columns:
         raise DataError("X has no feature beside its sensitive columns: keep at least one")
-    return np.column_stack(parts)
+    return np.column_stack(columns)
 
 
 def groups_of(layout: Layout, X: Any) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def ranges(X: np.ndarray, weights: np.ndarray | None, scale: bool) -> tuple[np.n
 
 def _are_few(weights: np.ndarray) -> bool:
     """Whether weights are plainly repeated rows: whole numbers, and not large (or all zero)."""
-    return bool((weights == np.round(weights)).all() and weights.mean() <= MOST_REPEATS)
+    return bool((weights == np.round(weights)).all() and weights.mean() <= MAX_REPEATS)
 
 
 def table_of_rows(
@@ -276,21 +276,25 @@ def table_as_read(
     x: the numbers of the features.  names: of its columns.  groups: the names of sensitive features in the fit, which
     no feature has.
     """
-    found = layout or Layout((), {})
-    check_columns(found, X, found.parts) if found.parts else None
-    dummies = {f"{k}={value}" for k, values in found.categories.items() for value in values}
+    columns_layout = layout or Layout((), {})
+    check_columns(columns_layout, X, columns_layout.subgroups) if columns_layout.subgroups else None
+    dummies = {
+        f"{k}={value}" for k, values in columns_layout.categories.items() for value in values
+    }
     apart = {str(name): f"{name} (feature)" for name in groups}
-    named = {str(name): apart.get(str(name), str(name)) for name in (*names, *found.features)}
+    named = {
+        str(name): apart.get(str(name), str(name)) for name in (*names, *columns_layout.features)
+    }
     numeric = {named[name]: x[:, j] for j, name in enumerate(names) if name not in dummies}
     categorical = {
-        named[str(k)]: _known_texts(_values(X, k), known, found.commonest[k])
-        for k, known in found.categories.items()
+        named[str(k)]: _known_texts(_values(X, k), known, columns_layout.commonest[k])
+        for k, known in columns_layout.categories.items()
     }
-    parts = {str(k): Column.of(_as_texts(_values(X, k))) for k in found.parts}
-    how = {named[str(k)]: DATED for k in found.dates}
+    columns = {str(k): Column.of(_as_texts(_values(X, k))) for k in columns_layout.subgroups}
+    how = {named[str(k)]: DATED for k in columns_layout.dates}
     target = Column(np.zeros(len(x), np.int32), ("",)) if y is None else y
     counted = around_one(weights)
-    return Table(numeric, categorical, target, sensitive, parts, weights=counted, how=how)
+    return Table(numeric, categorical, target, sensitive, columns, weights=counted, how=how)
 
 
 def _as_texts(values: np.ndarray) -> list[str]:
@@ -304,18 +308,20 @@ def _known_texts(values: np.ndarray, known: tuple[str, ...], commonest: str) -> 
     return Column(np.where(place < 0, known.index(commonest), place).astype(np.int32), known)
 
 
-def check_part_columns(
-    recipe: Method, layout: Layout | None, features: Sequence[str], others: Sequence[str]
+def check_subgroup_columns(
+    method: Method, layout: Layout | None, features: Sequence[str], others: Sequence[str]
 ) -> None:
     """Raise where subgroups are named by a column that there is not.  others: the names of groups."""
-    fairness = recipe.fairness
-    if fairness is None or fairness.basis.kind != "named":
+    fairness = method.fairness
+    if fairness is None or fairness.basis.kind != "subgroups":
         return
-    texts, parts = (layout.categories, layout.parts) if layout else ({}, ())
-    known = [*features, *map(str, texts), *map(str, parts), *others, SITE, FEATURES]
+    texts, names = (layout.categories, layout.subgroups) if layout else ({}, ())
+    known = [*features, *map(str, texts), *map(str, names), *others, SITE, FEATURES]
     for name in fairness.basis.columns or ():
         if name not in known:
-            raise SettingsError(f"no column {name!r} to name parts by; there are {shown(known)}")
+            raise SettingsError(
+                f"no column {name!r} to name subgroups by; there are {shown(known)}"
+            )
 
 
 def dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
@@ -326,12 +332,12 @@ def dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dic
         owners = None if owners is None else owners[weights > 0]
     if owners is None:
         return {ALL: table}
-    parts = {key: np.flatnonzero(owners == k) for k, key in enumerate(keys)}
-    return {key: table.take(rows) for key, rows in parts.items() if len(rows)}
+    rows_of = {key: np.flatnonzero(owners == k) for k, key in enumerate(keys)}
+    return {key: table.take(rows) for key, rows in rows_of.items() if len(rows)}
 
 
 def fairness_scorer(
-    sensitive_column: Any, *, notion: str = "demographic_parity", limit: float | None = None
+    sensitive_column: Any, *, metric: str = "demographic_parity", limit: float | None = None
 ) -> Callable[[Any, Any, Any], float]:
     """A scorer for ``GridSearchCV`` and ``cross_val_score``, whose X has a column with the groups.
 
@@ -339,10 +345,10 @@ def fairness_scorer(
     ----------
     sensitive_column : str or int
         The column of X, by its name or place.
-    notion : str
-        A key of ``NOTIONS``.
+    metric : str
+        A key of ``METRICS``.
     limit : float, optional
-        Of the difference that the notion measures.
+        Of the difference that the metric measures.
 
     Returns
     -------
@@ -354,15 +360,15 @@ def fairness_scorer(
     --------
     >>> scorer = fairness_scorer("sex", limit=0.1)
     """
-    require_name("notion", notion, NOTIONS)
+    require_name("metric", metric, METRICS)
 
     def score(estimator: Any, X: Any, y: Any) -> float:
         s, _ = codes(_values(X, sensitive_column), f"column {sensitive_column!r}", len(y))
         positive = estimator.classes_[1]
         right, decided = np.asarray(y) == positive, np.asarray(estimator.predict(X)) == positive
-        gap = metrics.gap(notion, right, decided, s)
+        gap = scoring.gap(metric, right, decided, s)
         if limit is not None and gap <= limit:
-            return metrics.accuracy(right, decided)
+            return scoring.accuracy(right, decided)
         return -gap
 
     return score

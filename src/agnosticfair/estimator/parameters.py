@@ -18,49 +18,57 @@ from agnosticfair.settings import require
 BASES = {"constant": constant, "by_client": by_client, "gaussian": gaussian}
 
 
-def recipe_of(estimator: Any, K: np.ndarray | None = None) -> Method:
+def method_of(estimator: Any, K: np.ndarray | None = None) -> Method:
     """The method with an estimator's values; K where a function made the kernels."""
-    given = {"tau": estimator.tau, "notion": estimator.notion, "parts_by": estimator.parts_by}
+    given = {
+        "tau": estimator.tau,
+        "metric": estimator.metric,
+        "subgroups_by": estimator.subgroups_by,
+    }
     given |= {"network": network_of(estimator.network), "basis": estimator.basis}
     if estimator.basis is not None:
         given["basis"] = basis_of(estimator.basis) if K is None else Basis("function", K.shape[1])
     changes = {name: value for name, value in given.items() if value is not None}
-    recipe = method(default_for(changes) if estimator.method == DEFAULT else estimator.method)
+    chosen_method = method(
+        default_for(changes) if estimator.method == DEFAULT else estimator.method
+    )
     if estimator.limit is not None:
-        recipe = within(recipe, estimator.tau)
-    recipe = method(recipe, **changes)
+        chosen_method = within(chosen_method, estimator.tau)
+    chosen_method = method(chosen_method, **changes)
     if estimator.rule is None:
-        return recipe
+        return chosen_method
     require(Rule, rule=estimator.rule)
-    if recipe.rule is None and recipe.name != "fl":
-        raise SettingsError(f"method {recipe.name!r} has no rule: leave rule out, or take 'rule'")
-    return replace(recipe, rule=estimator.rule)
+    if chosen_method.rule is None and chosen_method.name != "fl":
+        raise SettingsError(
+            f"method {chosen_method.name!r} has no rule: leave rule out, or take 'rule'"
+        )
+    return replace(chosen_method, rule=estimator.rule)
 
 
 def takes_missing(estimator: Any) -> bool:
     """Whether the learner has a place for numbers that are missing."""
     try:
-        rule = None if callable(estimator.basis) else recipe_of(estimator).rule
+        rule = None if callable(estimator.basis) else method_of(estimator).rule
     except SettingsError:  # the fit says why
         return False
     return rule is not None and rule.takes_missing
 
 
-def unprotected(estimator: Any, recipe: Method) -> Method:
+def unprotected(estimator: Any, method: Method) -> Method:
     """What is fitted without groups, where nothing that is about them was asked for."""
     about_groups = (
         estimator.tau,
         estimator.limit,
-        estimator.notion,
-        estimator.parts_by,
+        estimator.metric,
+        estimator.subgroups_by,
         estimator.basis,
     )
     if estimator.method != DEFAULT or any(value is not None for value in about_groups):
         raise DataError(
-            f"method {recipe.name!r} compares groups and sensitive_features is missing: give one "
+            f"method {method.name!r} compares groups and sensitive_features is missing: give one "
             "value per row, name columns of X by sensitive_columns, or take method 'fl'"
         )
-    return replace(METHODS["fl"], network=recipe.network, rule=estimator.rule)
+    return replace(METHODS["fl"], network=method.network, rule=estimator.rule)
 
 
 def network_of(network: Any) -> Network | str | None:

@@ -54,28 +54,28 @@ def frontier(
     >>> rng = np.random.default_rng(0)
     >>> s = rng.integers(0, 2, 120)
     >>> X = np.c_[rng.normal(s, 1.0), rng.normal(size=120)]
-    >>> ask = {"estimator": AgnosticFairClassifier("fairfl"), "taus": (0.1, 0.3), "folds": 2}
-    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, **ask)
+    >>> send = {"estimator": AgnosticFairClassifier("fairfl"), "taus": (0.1, 0.3), "folds": 2}
+    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, **send)
     >>> [point.tau for point in found.points]
     [0.1, 0.3]
     """
     from sklearn.base import clone  # where it is missing, the classifier says so
 
     base = clone(AgnosticFairClassifier() if estimator is None else estimator)
-    tables, recipe, how, units = base._problem(X, y, sensitive_features, clients, sample_weight)
+    tables, method, how, units = base._problem(X, y, sensitive_features, clients, sample_weight)
 
-    def picked(made: Fit) -> AgnosticFairClassifier:
-        fairness = made.method.fairness
+    def picked(fitted: Fit) -> AgnosticFairClassifier:
+        fairness = fitted.method.fairness
         one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
         one._problem(X, y, sensitive_features, clients, sample_weight)  # notes features and classes
-        one._take(made, *units)
+        one._take(fitted, *units)
         one._training = (X, y, one._groups(X, sensitive_features), sample_weight)
         return one
 
     names = how.pop("sensitive_features") or ()
     return trace(
         tables,
-        recipe,
+        method,
         sensitive_features=names,
         taus=taus,
         folds=folds,

@@ -73,8 +73,8 @@ def remove_site(folder: Path, key: str) -> None:
         keys = settings.folder / "keys"
         listed = next_list(keys, lambda sites: {k: v for k, v in sites.items() if k != key})
         write_whole(keys / LIST, list_text(listed))
-    own = (f"keys/{key}{end}" for end in ("", ".pub", ".mask", ".mask.pub", ".sessions"))
-    for name in (*own, f"sites/{key}.toml", f"start-{key}.sh"):
+    files = (f"keys/{key}{end}" for end in ("", ".pub", ".mask", ".mask.pub", ".sessions"))
+    for name in (*files, f"sites/{key}.toml", f"start-{key}.sh"):
         (settings.folder / name).unlink(missing_ok=True)
     _with_sites(settings, left)
 
@@ -105,11 +105,11 @@ def rotate_key(
 
 def _rotate_mask(keys: Path, key: str, public: Path | None) -> None:
     """A new masking key for a site in the next version of the list; a secret that is made elsewhere stays there."""
-    made = new_identity(key)
-    held = made.public if public is None else read_public(public)
-    listed = next_list(keys, lambda sites: {**sites, key: held})
+    identity = new_identity(key)
+    public_key = identity.public if public is None else read_public(public)
+    listed = next_list(keys, lambda sites: {**sites, key: public_key})
     if public is None:
-        write_whole(keys / f"{key}.mask", secret_text(made), 0o600)
+        write_whole(keys / f"{key}.mask", secret_text(identity), 0o600)
     else:
         (keys / f"{key}.mask").unlink(missing_ok=True)
     (keys / f"{key}.sessions").unlink(missing_ok=True)
@@ -125,10 +125,10 @@ def renew(folder: Path) -> datetime:
             f"the authority's key is not in {str(at)!r}: let your own authority sign a new server.crt, and put "
             "it there with its server.key"
         )
-    made = renewed(settings.host, (at / "ca.crt").read_text(), (at / "ca.key").read_text())
-    write_whole(at / "server.key", made["tls/server.key"], 0o600)
-    write_whole(at / "server.crt", made["tls/server.crt"])
-    return tls_end(made["tls/server.crt"])
+    certificate = renewed(settings.host, (at / "ca.crt").read_text(), (at / "ca.key").read_text())
+    write_whole(at / "server.key", certificate["tls/server.key"], 0o600)
+    write_whole(at / "server.crt", certificate["tls/server.crt"])
+    return tls_end(certificate["tls/server.crt"])
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -136,35 +136,35 @@ def status(folder: Path) -> dict[str, Any]:
     from agnosticfair.flower.runner import read_json
 
     settings = read_settings(folder)
-    told: dict[str, Any] = {"superlink": ANSWERS, "sites": {}, "run": None}
+    report: dict[str, Any] = {"superlink": ANSWERS, "sites": {}, "run": None}
     end = tls_end((settings.folder / "tls" / "server.crt").read_text())
-    told["tls_ends"] = end.isoformat()
+    report["tls_ends"] = end.isoformat()
     if (days := (end - datetime.now(UTC)).days) < SOON:
-        told["note"] = (
+        report["note"] = (
             f"the server's TLS certificate ends in {days} days: 'agnosticfair deploy renew'"
         )
     try:
         known = {site.name: site for site in control.known_sites(settings)}
         runs = control.active_runs(settings)
     except control.Away as error:
-        return told | {"superlink": str(error)}
+        return report | {"superlink": str(error)}
     keys = {k: control.public_key(settings.folder / "keys" / f"{k}.pub", k) for k in settings.sites}
     identities, visits = (
-        {k: identity(held) for k, held in keys.items()},
+        {k: identity(public) for k, public in keys.items()},
         read_visits(settings.folder),
     )
-    for key, held in keys.items():
-        if key not in known or known[key].public_key != held:
-            told["sites"][key] = (
+    for key, public in keys.items():
+        if key not in known or known[key].public_key != public:
+            report["sites"][key] = (
                 "its key is not registered yet: 'deploy run' or 'deploy check' does it"
             )
         else:
-            told["sites"][key] = why_missing(visits, identities[key], identities) or "connected"
+            report["sites"][key] = why_missing(visits, identities[key], identities) or "connected"
     if runs:
         progress = read_json(settings.folder / "results" / "progress.json", runs[-1])
-        told["run"] = {"id": runs[-1], "round": progress.get("round", {}).get("round", 0)}
-        told["run"]["waiting"] = progress.get("waiting", {})
-    return told
+        report["run"] = {"id": runs[-1], "round": progress.get("round", {}).get("round", 0)}
+        report["run"]["waiting"] = progress.get("waiting", {})
+    return report
 
 
 def _known(settings: Settings, key: str) -> str:
@@ -175,9 +175,9 @@ def _known(settings: Settings, key: str) -> str:
 
 def _with_sites(settings: Settings, sites: tuple[str, ...]) -> None:
     """Write the settings with these sites; as many must take part as before, or all if all had to."""
-    least = int(settings.run.get("least-sites") or len(settings.sites))
-    least = len(sites) if least == len(settings.sites) else min(least, len(sites))
-    run = {**settings.run, "sites": ",".join(sorted(sites)), "least-sites": least}
+    min_sites = int(settings.run.get("min-sites") or len(settings.sites))
+    min_sites = len(sites) if min_sites == len(settings.sites) else min(min_sites, len(sites))
+    run = {**settings.run, "sites": ",".join(sorted(sites)), "min-sites": min_sites}
     changed = replace(settings, run=run)
     write_whole(settings.folder / SETTINGS, settings_text(changed))
     _registered(changed)

@@ -17,12 +17,17 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from agnosticfair.auditing.fits import as_content, certificates
-from agnosticfair.auditing.limit import Promise, fit_within, kept_in, said_in
+from agnosticfair.auditing.limit import (
+    CertifiedLimit,
+    fit_within,
+    limit_record,
+    stated_certificates,
+)
 from agnosticfair.auditing.proof import sealed
-from agnosticfair.data.census import check_census, check_labels_known
 from agnosticfair.data.schema import Schema, load_schema
+from agnosticfair.data.summary import check_labels_known, check_statistics
 from agnosticfair.errors import AgnosticFairError, FederationError, plain
-from agnosticfair.federation import Fit, census_of_all, counts_of_all, fit, summaries
+from agnosticfair.federation import Fit, counts_of_all, fit, statistics_of_all, summaries
 from agnosticfair.flower.causes import identity, read_visits, why_missing
 from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import write_whole
@@ -33,7 +38,7 @@ from agnosticfair.methods import Method, method
 from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.engines.flower import FlowerEngine, away
 from agnosticfair.protocol.engines.seam import HELLO
-from agnosticfair.protocol.faults import Asker, Missing, Policy, policy
+from agnosticfair.protocol.faults import Coordinator, Missing, Policy, policy
 from agnosticfair.protocol.secure.keys import Roster, digest
 from agnosticfair.runs import provenance as record
 from agnosticfair.runs.provenance import as_json
@@ -46,22 +51,24 @@ client_app, server_app = ClientApp(), ServerApp()
 
 @client_app.query()
 def reply(message: Message, context: Context) -> Message:
-    """Answer one question, where Flower's own SuperNode serves a site; what goes wrong travels as a sentence."""
-    config, question = context.node_config, message.content.config_records["question"]
-    told: dict[str, Any] = {"site": str(config.get("site", ""))}
+    """Answer one request, where Flower's own SuperNode serves a site; what goes wrong travels as a sentence."""
+    config, request = context.node_config, message.content.config_records["request"]
+    answer_record: dict[str, Any] = {"site": str(config.get("site", ""))}
     try:
-        step, content = str(question["step"]), question["content"]
+        step, content = str(request["step"]), request["content"]
         if step == HELLO:
-            told |= {"site": site_of(config).key, "about": hello(config)}
+            answer_record |= {"site": site_of(config).key, "about": hello(config)}
         else:
-            told["content"] = respond(config, step, content if isinstance(content, bytes) else b"?")
+            answer_record["content"] = respond(
+                config, step, content if isinstance(content, bytes) else b"?"
+            )
         if config.get(
             "mask-key"
         ):  # without a place of its own a site has none for the key of a pin
-            told["rows"] = pin(config, Path(str(config["mask-key"])).with_suffix(".pin"))
+            answer_record["rows"] = pin(config, Path(str(config["mask-key"])).with_suffix(".pin"))
     except Exception as error:
-        told["failure"] = reason(error)
-    return Message(RecordDict({"answer": ConfigRecord(told)}), reply_to=message)
+        answer_record["failure"] = reason(error)
+    return Message(RecordDict({"answer": ConfigRecord(answer_record)}), reply_to=message)
 
 
 @server_app.main()
@@ -71,19 +78,19 @@ def main(grid: Grid, context: Context) -> None:
     run, out = str(context.run_id), Path(config["out"])
     try:
         out.mkdir(parents=True, exist_ok=True)
-        files = made(grid, config, run)
+        files = results(grid, config, run)
         publish(out, run, files)
     except (AgnosticFairError, OSError) as error:
-        said = plain(error, 8000)
+        message = plain(error, 8000)
         with suppress(OSError):
-            write(out / "error.json", {"run": run, "error": said})
-        raise FederationError(said) from None
+            write(out / "error.json", {"run": run, "error": message})
+        raise FederationError(message) from None
     # the fit is done: the next run is a new one
     if config.get("checkpoint") and not config.get("check"):
         (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
 
 
-def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
+def results(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
     """The files of a run: its fit over the sites, told of while it goes on."""
     out, sites = Path(config["out"]), tuple(k.strip() for k in str(config["sites"]).split(","))
     state: dict[str, Any] = {"run": run, "round": {}, "traffic": {}, "waiting": {}}
@@ -94,41 +101,41 @@ def made(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
         write(out / "progress.json", state)
 
     engine = FlowerEngine(grid, sites, why=_why(config, sites), notice=notice)
-    about = Asker(engine, engine.clients(), policy_of(config), float(config["deadline"]))
+    about = Coordinator(engine, engine.clients(), policy_of(config), float(config["deadline"]))
     joined = greet(about, engine)
     bring_list(about, joined, config)
     if config.get("check"):
         return {"check.json": as_json({"run": run, "sites": checked(about, joined, config)})}
-    kept = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
-    add = record.rounds(out, method_of(config), len(engine.sites), kept.exists())
+    checkpoint = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
+    add = record.rounds(out, method_of(config), len(engine.sites), checkpoint.exists())
 
     def tell(entry: dict) -> None:
         state.update(round=entry, traffic=engine.traffic[-1] if engine.traffic else {}, waiting={})
         write(out / "progress.json", state)
         add(entry)
 
-    fitted, promise = run_fit(engine, config, tell)
-    if promise is None:
+    fitted, certified_limit = run_fit(engine, config, tell)
+    if certified_limit is None:
         certificate = {"run": run, **certify(fitted, engine, config)}
     else:
         certificate = sealed(
             {
                 "run": run,
-                **as_content(said_in(promise), {}),
-                **kept_in(promise, promise.worst),
+                **as_content(stated_certificates(certified_limit), {}),
+                **limit_record(certified_limit, certified_limit.worst),
             }
         )
-    parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
-    told = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
-    told |= {"traffic": engine.traffic, "certificate": certificate["says"]}
-    told["events"] = [*about.events, *told["events"], *answered_twice(engine)]
-    told["command"] = config.get("command") or told["command"]
-    told["parts"] = record.digests(parts)
-    return parts | {"history.json": as_json(told)}
+    files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
+    history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
+    history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}
+    history["events"] = [*about.events, *history["events"], *answered_twice(engine)]
+    history["command"] = config.get("command") or history["command"]
+    history["subgroups"] = record.digests(files)
+    return files | {"history.json": as_json(history)}
 
 
 def answered_twice(engine: FlowerEngine) -> list[dict[str, Any]]:
-    """The sites that gave two answers to one question."""
+    """The sites that gave two answers to one request."""
     why = "one answer counts: see that only one process of the site runs"
     return [
         {"event": "answered twice", "client": key, "reason": why}
@@ -136,17 +143,19 @@ def answered_twice(engine: FlowerEngine) -> list[dict[str, Any]]:
     ]
 
 
-def greet(asker: Asker, engine: FlowerEngine) -> dict[str, Any]:
+def greet(coordinator: Coordinator, engine: FlowerEngine) -> dict[str, Any]:
     """What every site says of itself, before it is asked for anything; who is left out stays out."""
     while True:
         try:
-            return asker.ask(HELLO, None)
+            return coordinator.send(HELLO, None)
         except Missing as missing:
-            asker.drop(missing)
-            engine.sites = asker.keys
+            coordinator.drop(missing)
+            engine.sites = coordinator.keys
 
 
-def bring_list(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+def bring_list(
+    coordinator: Coordinator, joined: Mapping[str, Any], config: Mapping[str, Any]
+) -> None:
     """Give the folder's list of masking keys to all sites, where one of them holds another version of it."""
     if not config.get("masking"):
         return
@@ -154,26 +163,28 @@ def bring_list(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any
     if any(
         about.get("keys") != [now.version, digest(now.sites).hex()] for about in joined.values()
     ):
-        asker.ask(BRING, now)
+        coordinator.send(BRING, now)
 
 
-def checked(asker: Asker, joined: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+def checked(
+    coordinator: Coordinator, joined: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Any]:
     """Every site's versions and rows, if their files and keys fit together; nothing is trained. Under masks no
     site's rows are counted, but all of them together are."""
     method_of(config), sensitive_features_of(config)
-    schema, secure = schema_of(config), replace(asker, secure=masks_of(config))
+    schema, secure = schema_of(config), replace(coordinator, secure=masks_of(config))
     hidden = {key: {**about, "rows": None} for key, about in joined.items()}
     if config.get("epsilon"):
         return hidden  # every count would cost some of the budget
     if schema is not None:
-        check_census(counts_of_all(secure, schema.outline()))
+        check_statistics(counts_of_all(secure, schema.outline()))
         return hidden
-    censuses = summaries(secure)
-    check_labels_known(censuses, config.get("positive") or None)
-    check_census(census_of_all(secure, censuses))
+    all_statistics = summaries(secure)
+    check_labels_known(all_statistics, config.get("positive") or None)
+    check_statistics(statistics_of_all(secure, all_statistics))
     if secure.secure is not None:
         return hidden
-    return {key: {**joined[key], "rows": censuses[key].n} for key in censuses}
+    return {key: {**joined[key], "rows": all_statistics[key].n} for key in all_statistics}
 
 
 def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], str]:
@@ -192,20 +203,20 @@ def method_of(config: Mapping[str, Any]) -> Method:
 
 def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The sensitive columns of a run's configuration, which has commas between them."""
-    names = (part.strip() for part in str(config.get("sensitive-features", "")).split(","))
+    names = (word.strip() for word in str(config.get("sensitive-features", "")).split(","))
     return tuple(name for name in names if name) or None
 
 
 def policy_of(config: Mapping[str, Any]) -> Policy:
     """What is done about a missing answer; no question is asked for longer than ``patience`` in all."""
     named = policy(str(config.get("on-failure", "stop")))
-    least, patience = int(config.get("least-sites") or 1), float(config.get("patience") or 3600.0)
-    return replace(named, least_clients=least, patience=patience)
+    min_sites, patience = int(config.get("min-sites") or 1), float(config.get("patience") or 3600.0)
+    return replace(named, min_clients=min_sites, patience=patience)
 
 
 def run_fit(
     engine: FlowerEngine, config: Mapping[str, Any], on_round: Any
-) -> tuple[Fit, Promise | None]:
+) -> tuple[Fit, CertifiedLimit | None]:
     """The fit of a run's settings, and what it promises where there is a limit."""
     if config.get("epsilon"):
         return _private(engine, config, on_round), None
@@ -220,26 +231,28 @@ def run_fit(
         "schema": schema_of(config),
     }
     if config.get("limit"):
-        asked: dict[str, Any] = {
+        options: dict[str, Any] = {
             name: float(config[name]) for name in ("limit", "confidence", "precision")
         }
         with one_thread():
             return fit_within(
-                engine, method_of(config), sensitive_features=names or (), **asked, **how
+                engine, method_of(config), sensitive_features=names or (), **options, **how
             )
-    kept = config.get("checkpoint") or None
-    return fit(engine, method_of(config), sensitive_features=names, checkpoint=kept, **how), None
+    checkpoint = config.get("checkpoint") or None
+    return fit(
+        engine, method_of(config), sensitive_features=names, checkpoint=checkpoint, **how
+    ), None
 
 
 def _private(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
     """A fit of sums to which every site adds its share of the noise, and counts it in its own ledger."""
     schema = schema_of(config)
     assert schema is not None  # 'deploy init' asks for it
-    delta, most = float(config.get("delta") or 1e-5), int(config.get("site-rows") or 0)
+    delta, max_rows = float(config.get("delta") or 1e-5), int(config.get("site-rows") or 0)
     return fit_private(
         engine,
         method_of(config),
-        budget=Budget(float(config["epsilon"]), delta, most_rows=most),
+        budget=Budget(float(config["epsilon"]), delta, max_rows=max_rows),
         schema=schema,
         sensitive_features=sensitive_features_of(config),
         positive=config.get("positive") or None,
@@ -263,17 +276,17 @@ def masks_of(config: Mapping[str, Any]) -> Roster | None:
 def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
     if not config.get("certify", True) and fitted.model.privacy is None:
-        return {"says": ""}
+        return {"sentence": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "seed": int(config.get("seed", 0)),
         "deadline": float(config["deadline"]),
     }
-    asked |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
-    asked["on_failure"] = policy_of(config)
+    options |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
+    options["on_failure"] = policy_of(config)
     with one_thread():
-        return as_content(*certificates(fitted, engine, **asked))
+        return as_content(*certificates(fitted, engine, **options))
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ def read_visits(folder: Path) -> Visits:
 
 
 def why_missing(
-    visits: Visits, own: str, known: Mapping[str, str], now: float | None = None
+    visits: Visits, site: str, known: Mapping[str, str], now: float | None = None
 ) -> str:
     """Why the site with this key identity does not answer; nothing if it seems to be at work.
 
@@ -44,7 +44,7 @@ def why_missing(
     'it has not connected since the SuperLink was started: start it; if it runs, its own log says what fails'
     """
     now = time.time() if now is None else now
-    last = visits.get(own)
+    last = visits.get(site)
     strangers = [k for k, v in visits.items() if k not in known.values() and now - v["seen"] < 60]
     if strangers:
         other = (

@@ -46,8 +46,8 @@ def control(settings: Settings) -> Any:
     except OSError:
         raise Away(f"the SuperLink has not been started here yet: {start}") from None
     authority = (settings.folder / "tls" / "ca.crt").read_bytes()
-    own: list[Any] = [RuntimeVersionHttpInterceptor(component_name="flwr"), _Token(token)]
-    client = ControlHttpClient.from_server_address(at, False, authority, own)
+    interceptors: list[Any] = [RuntimeVersionHttpInterceptor(component_name="flwr"), _Token(token)]
+    client = ControlHttpClient.from_server_address(at, False, authority, interceptors)
     client._client.timeout = httpx.Timeout(OFTEN)
     try:
         with client:
@@ -58,7 +58,9 @@ def control(settings: Settings) -> Any:
                 f"the SuperLink at {at} has another token: it is of another federation, or was started "
                 f"in another folder; {start}"
             ) from None
-        raise FederationError(f"the SuperLink refused: {_told(error.response.text)}") from None
+        raise FederationError(
+            f"the SuperLink refused: {_error_text(error.response.text)}"
+        ) from None
     except httpx.TransportError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise FederationError(
@@ -79,13 +81,13 @@ class _Token:
         return call_next(context)
 
 
-def _told(text: str) -> str:
+def _error_text(text: str) -> str:
     """The words in an answer of Flower's that is an error."""
     try:
-        told = json.loads(text)
+        content = json.loads(text)
     except json.JSONDecodeError:
-        told = {}
-    words = told.get("message") or told.get("detail") if isinstance(told, dict) else None
+        content = {}
+    words = content.get("message") or content.get("detail") if isinstance(content, dict) else None
     return " ".join(str(words or text or "no reason").split())[:300]
 
 
@@ -97,16 +99,16 @@ def public_key(path: Path, key: str) -> bytes:
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
     try:
-        found = load_ssh_public_key(path.read_bytes())
+        public = load_ssh_public_key(path.read_bytes())
     except FileNotFoundError:
         raise SettingsError(
             f"there is no public key {str(path)!r} of site {key!r}: put the site's own there"
         ) from None
     except (ValueError, UnsupportedAlgorithm):
-        found = None
-    if not isinstance(found, EllipticCurvePublicKey):
+        public = None
+    if not isinstance(public, EllipticCurvePublicKey):
         raise SettingsError(f"{str(path)!r} of site {key!r} is no public ECDSA key of OpenSSH's")
-    return public_key_to_bytes(found)
+    return public_key_to_bytes(public)
 
 
 def known_sites(settings: Settings) -> list[Known]:
@@ -127,9 +129,9 @@ def register(settings: Settings) -> None:
     from flwr.proto.control_pb2 import RegisterNodeRequest, UnregisterNodeRequest
 
     wanted = {k: public_key(settings.folder / "keys" / f"{k}.pub", k) for k in settings.sites}
-    by_key = {held: key for key, held in wanted.items()}
+    by_key = {key_of_site: key for key, key_of_site in wanted.items()}
     if len(by_key) < len(wanted):
-        twice = next(k for k, held in wanted.items() if by_key[held] != k)
+        twice = next(k for k, key_of_site in wanted.items() if by_key[key_of_site] != k)
         raise SettingsError(
             f"sites {twice!r} and {by_key[wanted[twice]]!r} have one and the same key: let each make its own"
         )
@@ -139,9 +141,9 @@ def register(settings: Settings) -> None:
             if by_key.get(site.public_key) != site.name:
                 client.UnregisterNode(UnregisterNodeRequest(node_id=site.node))
         there = {site.public_key for site in known if by_key.get(site.public_key) == site.name}
-        for key, held in wanted.items():
-            if held not in there:
-                client.RegisterNode(RegisterNodeRequest(public_key=held, name=key))
+        for key, key_of_site in wanted.items():
+            if key_of_site not in there:
+                client.RegisterNode(RegisterNodeRequest(public_key=key_of_site, name=key))
 
 
 def submit(settings: Settings, config: Mapping[str, Any]) -> str:
@@ -152,17 +154,17 @@ def submit(settings: Settings, config: Mapping[str, Any]) -> str:
 
     content = app_bundle()
     fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
-    asked = StartRunRequest(
+    start_request = StartRunRequest(
         fab=fab_to_proto(fab),
         override_config=user_config_to_proto({"settings": json.dumps(dict(config))}),
     )
     with control(settings) as client:
-        told = client.StartRun(asked)
-    if not told.HasField("run_id"):
+        reply = client.StartRun(start_request)
+    if not reply.HasField("run_id"):
         raise FederationError(
-            f"the SuperLink did not start a run: {told.note or 'it gave no reason'}"
+            f"the SuperLink did not start a run: {reply.note or 'it gave no reason'}"
         )
-    return str(told.run_id)
+    return str(reply.run_id)
 
 
 def status_of(settings: Settings, run: str) -> tuple[str, str]:

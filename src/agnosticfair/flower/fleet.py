@@ -1,4 +1,4 @@
-"""Flower's Fleet API as a site needs it: the only place that knows how Flower 1.41 packs a question."""
+"""Flower's Fleet API as a site needs it: the only place that knows how Flower 1.41 packs a request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BEAT = 10.0
 
 
 @dataclass(frozen=True)
-class WireQuestion:
+class WireRequest:
     """What the server asks in a run: a step, its content in the wire form, and the round."""
 
     run: int
@@ -82,25 +82,25 @@ class Fleet:
 
     def activate(self) -> None:
         """Say that the site is there; an error unless its key is registered."""
-        asked = ActivateNodeRequest(public_key=self.public_key, heartbeat_interval=BEAT)
-        self.node = Node(node_id=self.client.ActivateNode(asked).node_id)
+        call = ActivateNodeRequest(public_key=self.public_key, heartbeat_interval=BEAT)
+        self.node = Node(node_id=self.client.ActivateNode(call).node_id)
 
     def beat(self) -> None:
         """Say that the site is still there."""
-        asked = SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=BEAT)
-        if not self.client.SendNodeHeartbeat(asked).success:
+        call = SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=BEAT)
+        if not self.client.SendNodeHeartbeat(call).success:
             raise FederationError("the SuperLink does not know this node")
 
     def leave(self) -> None:
         """Say that the site goes."""
         self.client.DeactivateNode(DeactivateNodeRequest(node_id=self.node.node_id))
 
-    def pull(self) -> WireQuestion | None:
-        """The next question, if there is one."""
-        found = self.client.PullMessages(PullMessagesRequest(node=self.node))
-        if not found.messages_list:
+    def pull(self) -> WireRequest | None:
+        """The next request, if there is one."""
+        pulled = self.client.PullMessages(PullMessagesRequest(node=self.node))
+        if not pulled.messages_list:
             return None
-        run, tree = found.messages_list[0].metadata.run_id, found.message_object_trees[0]
+        run, tree = pulled.messages_list[0].metadata.run_id, pulled.message_object_trees[0]
         message = pull_and_inflate_object_from_tree(
             tree,
             transfer.make_pull_object_fn_protobuf(self.client.PullObject, self.node, run),
@@ -110,35 +110,35 @@ class Fleet:
             return_type=Message,
         )
         message.metadata.__dict__["_message_id"] = tree.object_id
-        asked = dict(message.content.config_records.get("question", {}))
-        content = asked.get("content")
+        fields = dict(message.content.config_records.get("request", {}))
+        content = fields.get("content")
         content = content if isinstance(content, bytes) else b"?"
-        return WireQuestion(
-            run, str(asked.get("step", "?")), content, str(message.metadata.group_id), message
+        return WireRequest(
+            run, str(fields.get("step", "?")), content, str(message.metadata.group_id), message
         )
 
     def app_of(self, run: int) -> str:
         """The hash of a run's app."""
         return str(self.client.GetRun(GetRunRequest(node=self.node, run_id=run)).run.fab_hash)
 
-    def push(self, question: WireQuestion, told: dict[str, Any], seconds: float) -> bool:
+    def push(self, request: WireRequest, answer_record: dict[str, Any], seconds: float) -> bool:
         """Send an answer; whether it was taken, for the run may have ended."""
-        answer = RecordDict({"answer": ConfigRecord(told)})
-        message = Message(answer, reply_to=question.message)
+        answer = RecordDict({"answer": ConfigRecord(answer_record)})
+        message = Message(answer, reply_to=request.message)
         message.metadata.__dict__["_message_id"] = message.object_id
         try:
             with no_object_id_recompute():
-                asked = PushMessagesRequest(
+                call = PushMessagesRequest(
                     node=self.node,
                     messages_list=[message_to_proto(remove_content_from_message(message))],
                     message_object_trees=[get_object_tree(message)],
                     clientapp_runtime_list=[seconds],
                 )
-                wanted = self.client.PushMessages(asked)
+                wanted = self.client.PushMessages(call)
                 push_objects(
                     get_all_nested_objects(message),
                     transfer.make_push_object_fn_protobuf(
-                        self.client.PushObject, self.node, question.run, wanted.session_id
+                        self.client.PushObject, self.node, request.run, wanted.session_id
                     ),
                     object_ids_to_push={*wanted.objects_to_push},
                 )

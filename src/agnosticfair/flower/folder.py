@@ -25,7 +25,7 @@ from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import method
 from agnosticfair.server.plan import consents
 from agnosticfair.settings import DEFAULT, from_config, to_config
-from agnosticfair.site.policy import FOLDS, LEAST_ROWS
+from agnosticfair.site.policy import FOLDS, MIN_ROWS
 
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 """Flower calls nobody: no telemetry, no look for updates."""
@@ -38,7 +38,7 @@ TOKEN = "state/control.token"  # noqa: S105 - where it is, not what it is
 RESERVED = ("superlink", "masking")
 """Names that no site can have: start-superlink.sh, keys/masking.json."""
 
-LISTS = ("numeric", "categorical", "drop", "parts")
+LISTS = ("numeric", "categorical", "drop", "subgroups")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Federation:
     run: Mapping[str, Any] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 8000
-    least_rows: int = 10
+    min_rows: int = 10
     secure: bool = True
     schema: str = ""
 
@@ -62,12 +62,14 @@ class Federation:
             check_site(key, file)
         if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.host):
             raise SettingsError(f"host {self.host!r}: give an address, or a name in ASCII")
-        if self.least_rows < 1:
-            raise SettingsError(f"least-rows is {self.least_rows}: give one or more")
+        if self.min_rows < 1:
+            raise SettingsError(f"min-rows is {self.min_rows}: give one or more")
         if not float(self.run.get("deadline", 1.0)) > 0:
             raise SettingsError(f"deadline is {self.run['deadline']}: give seconds, more than none")
         check_seed(int(self.run.get("seed", 0)))
-        for name in self.roles.named():  # in lists names have commas between, and texts are quoted
+        for (
+            name
+        ) in self.roles.all_names():  # in lists names have commas between, and texts are quoted
             if re.search('[,"]', name) or not name.isprintable():
                 raise SettingsError(f"column {name!r}: rename it without comma and quotation mark")
         if not 0 < self.port < 65535:
@@ -94,10 +96,10 @@ class Federation:
                 "one by 'agnosticfair schema', or give --plain"
             )
         agreed = json.loads(self.schema) if self.schema and not self.run.get("epsilon") else {}
-        if away := sorted({*agreed.get("numeric", ())} - {*agreed.get("bands", ())}):
+        if away := sorted({*agreed.get("numeric", ())} - {*agreed.get("bins", ())}):
             raise SettingsError(
                 f"the schema declares no bins of {away[0]!r}, and under masks sites answer for declared bins only: add "
-                "'bands' to it, which 'agnosticfair schema' drafts (an empty list for none), or give --plain"
+                "'bins' to it, which 'agnosticfair schema' drafts (an empty list for none), or give --plain"
             )
 
 
@@ -116,7 +118,7 @@ class Settings:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        return tuple(sorted(part.strip() for part in str(self.run["sites"]).split(",")))
+        return tuple(sorted(name.strip() for name in str(self.run["sites"]).split(",")))
 
 
 def check_site(key: str, file: Path | str) -> None:
@@ -139,9 +141,9 @@ def check_hidden(count: int, run: Mapping[str, Any]) -> None:
         raise SettingsError(
             "secure sums hide one site among others, and there would be one: name at least two, or give --plain"
         )
-    if run.get("on-failure") == "drop" and int(run.get("least-sites") or 2) < 2:
+    if run.get("on-failure") == "drop" and int(run.get("min-sites") or 2) < 2:
         raise SettingsError(
-            f"least-sites is {run['least-sites']}, and a total of one site is that site's own sums: give two or more, "
+            f"min-sites is {run['min-sites']}, and a total of one site is that site's own sums: give two or more, "
             "or --plain"
         )
 
@@ -185,7 +187,7 @@ def _planned(folder: Path, plan: Federation) -> Settings:
         "sensitive-features": ",".join(roles.sensitive_features),
     }
     columns |= {k: ",".join(getattr(roles, k)) for k in LISTS if getattr(roles, k)}
-    columns["least-rows"] = plan.least_rows
+    columns["min-rows"] = plan.min_rows
     run = {
         "method": DEFAULT,
         **to_config({}),
@@ -195,7 +197,7 @@ def _planned(folder: Path, plan: Federation) -> Settings:
         "deadline": 120.0,
         "patience": 3600.0,
         "on-failure": "wait",
-        "least-sites": least_sites(len(plan.sites), str(plan.run.get("on-failure", "wait"))),
+        "min-sites": min_sites(len(plan.sites), str(plan.run.get("on-failure", "wait"))),
         "certify": True,
         "secure": plan.secure,
         "schema": bool(plan.schema),
@@ -206,10 +208,10 @@ def _planned(folder: Path, plan: Federation) -> Settings:
     return Settings(folder, plan.host, plan.host, plan.port, plan.port + 1, columns, run)
 
 
-def least_sites(count: int, on_failure: str) -> int:
+def min_sites(count: int, on_failure: str) -> int:
     """Sites that a model needs where nobody said: all, or, where sites may be dropped, more than half.
 
-    >>> least_sites(3, "wait"), least_sites(3, "drop")
+    >>> min_sites(3, "wait"), min_sites(3, "drop")
     (3, 2)
     """
     return count // 2 + 1 if on_failure == "drop" else count
@@ -238,11 +240,11 @@ def read_settings(folder: Path) -> Settings:
     """A federation's folder, as its own file says."""
     folder = folder.resolve()
     try:
-        told = tomllib.loads((folder / SETTINGS).read_text())
-        run = {name: told["run"][name] for name in ("method", "sites")} | told["run"]
-        at = told["coordinator"]
+        content = tomllib.loads((folder / SETTINGS).read_text())
+        run = {name: content["run"][name] for name in ("method", "sites")} | content["run"]
+        at = content["coordinator"]
         places = (str(at["host"]), str(at["listen"]), int(at["port"]), int(at["control"]))
-        return Settings(folder, *places, told["columns"], run)
+        return Settings(folder, *places, content["columns"], run)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SettingsError(
             f"{str(folder)!r} is no folder of 'deploy init' ({type(error).__name__} at {SETTINGS}): name one, or "
@@ -266,12 +268,12 @@ def policy_values(settings: Settings) -> dict[str, Any]:
     if not run.get("epsilon"):
         needs = consents(method(str(run["method"]), **from_config(run)))
     drops = bool(run.get("secure")) and run.get("on-failure") == "drop"
-    found: dict[str, Any] = {"least-rows": settings.columns.get("least-rows", LEAST_ROWS)}
-    found |= {"least-sites": max(2, int(run["least-sites"])) if drops else 2, "may-drop": drops}
+    values: dict[str, Any] = {"min-rows": settings.columns.get("min-rows", MIN_ROWS)}
+    values |= {"min-sites": max(2, int(run["min-sites"])) if drops else 2, "may-drop": drops}
     for name in ("shows_rows", "shares_site_totals", "shares_cluster_means"):
-        found[name.replace("_", "-")] = name in needs
-    found |= {"folds": ",".join(map(str, FOLDS)), "fold-seed": int(run.get("seed", 0))}
-    return found if run.get("schema") else {**found, "columns": ""}
+        values[name.replace("_", "-")] = name in needs
+    values |= {"folds": ",".join(map(str, FOLDS)), "fold-seed": int(run.get("seed", 0))}
+    return values if run.get("schema") else {**values, "columns": ""}
 
 
 def site_files(
@@ -279,7 +281,7 @@ def site_files(
 ) -> dict[str, str]:
     """A site's one file, and a script that starts it where everything is on one machine.  keeper: the public
     key of who keeps the list of masking keys."""
-    columns = {name: v for name, v in settings.columns.items() if name != "least-rows"}
+    columns = {name: v for name, v in settings.columns.items() if name != "min-rows"}
     config = {"site": key, "file": str(Path(file).resolve()), **columns}
     masks = ""
     if settings.run.get("secure"):

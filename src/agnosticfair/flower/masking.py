@@ -39,9 +39,9 @@ def masking_files(sites: Iterable[str]) -> dict[str, str]:
     >>> sorted(masking_files(["north", "south"]))
     ['masking.json', 'masking.key', 'north.mask', 'south.mask']
     """
-    made, keeper = [new_identity(site) for site in sites], new_identity(KEEPER)
-    secret = {f"{identity.site}.mask": secret_text(identity) for identity in made}
-    first = listed(keeper, 1, {identity.site: identity.public for identity in made})
+    identities, keeper = [new_identity(site) for site in sites], new_identity(KEEPER)
+    secret = {f"{identity.site}.mask": secret_text(identity) for identity in identities}
+    first = listed(keeper, 1, {identity.site: identity.public for identity in identities})
     return secret | {KEEPERS_KEY: secret_text(keeper), LIST: list_text(first)}
 
 
@@ -67,17 +67,17 @@ def next_list(keys: Path, change: Callable[[Roster], Roster]) -> KeyList:
             f"the key of who keeps the list, {KEEPERS_KEY!r}, is not in {str(keys)!r}: put it there for this change, "
             "for sites take no list that it did not sign"
         )
-    held, keeper = read_key_list(keys / LIST), read_secret(keys / KEEPERS_KEY, KEEPER)
-    sites = change(held.sites)
+    key_list, keeper = read_key_list(keys / LIST), read_secret(keys / KEEPERS_KEY, KEEPER)
+    sites = change(key_list.sites)
     check_roster(sites, 2)
-    return listed(keeper, held.version + 1, sites)
+    return listed(keeper, key_list.version + 1, sites)
 
 
-def read_key_list(path: str | Path, least_sites: int = 2, keeper: str = "") -> KeyList:
+def read_key_list(path: str | Path, min_sites: int = 2, keeper: str = "") -> KeyList:
     """The list of keys from its file; one that cannot be used is refused in a sentence.  keeper: the public key of
     who signed it, where the site has pinned one."""
     try:
-        found = key_list(json.loads(Path(path).read_text()))
+        entries = key_list(json.loads(Path(path).read_text()))
     except OSError as error:
         raise SettingsError(
             f"cannot read the list of keys {str(path)!r}: {error.strerror}"
@@ -87,19 +87,19 @@ def read_key_list(path: str | Path, least_sites: int = 2, keeper: str = "") -> K
         raise SettingsError(
             f"the list of keys {str(path)!r} cannot be used ({why}): copy it again"
         ) from None
-    check_roster(found.sites, least_sites)
+    check_roster(entries.sites, min_sites)
     if keeper:
-        check_signed(found, keeper, f"the list of keys {str(path)!r}")
-    return found
+        check_signed(entries, keeper, f"the list of keys {str(path)!r}")
+    return entries
 
 
-def take_list(path: str | Path, own: Identity, keeper: str, new: KeyList) -> Reply:
+def take_list(path: str | Path, identity: Identity, keeper: str, new: KeyList) -> Reply:
     """Put a later version of the list in the place of a site's, if its keeper signed it and the site is on it."""
-    if check_newer(new, read_key_list(path), keeper, own.site):
+    if check_newer(new, read_key_list(path), keeper, identity.site):
         check_roster(new.sites, 2)
-        if new.sites.get(own.site) != own.public:
+        if new.sites.get(identity.site) != identity.public:
             raise SettingsError(
-                f"version {new.version} of the list of keys does not have site {own.site!r} with the key that it "
+                f"version {new.version} of the list of keys does not have site {identity.site!r} with the key that it "
                 "holds: let the keeper put its public key there ('deploy rotate-key --mask-public')"
             )
         write_atomically({Path(path): list_text(new).encode()}, 0o644)
@@ -109,10 +109,12 @@ def take_list(path: str | Path, own: Identity, keeper: str, new: KeyList) -> Rep
 def load_secret(path: Path, site: str) -> Identity:
     """A site's long-term secret key; one that is not there is made, and its public half said where to send."""
     if not path.exists():
-        made = new_identity(site)
+        identity = new_identity(site)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically({path: secret_text(made).encode()}, 0o600)
-        write_atomically({path.with_name(path.name + ".pub"): f"{made.public}\n".encode()}, 0o644)
+        write_atomically({path: secret_text(identity).encode()}, 0o600)
+        write_atomically(
+            {path.with_name(path.name + ".pub"): f"{identity.public}\n".encode()}, 0o644
+        )
         print(
             f"Made a masking key: send {path}.pub to who keeps the list of keys, who puts it there by 'deploy "
             "rotate-key --mask-public'.",
@@ -163,7 +165,7 @@ def masked_site(
     """A site that answers in masked sums only; its sessions are kept beside the secret key, for a process of
     Flower's may end between two questions.  answer: behind the policy.  keeper: the public key of who keeps the list.
     how: as ``SecureSite`` has it."""
-    roster = read_key_list(keys, policy.least_sites, keeper).sites
-    path, own = Path(secret).with_suffix(".sessions"), read_secret(secret, policy.site)
+    roster = read_key_list(keys, policy.min_sites, keeper).sites
+    path, identity = Path(secret).with_suffix(".sessions"), read_secret(secret, policy.site)
     how |= {"may_drop": policy.may_drop, "open_steps": policy.open_steps, "path": path}
-    return SecureSite(own, roster, answer, policy.least_sites, **how)
+    return SecureSite(identity, roster, answer, policy.min_sites, **how)

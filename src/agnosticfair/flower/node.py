@@ -1,7 +1,7 @@
-"""A site's process: it asks the SuperLink for questions, and answers those of the registered app.
+"""A site's process: it asks the SuperLink for requests, and answers those of the registered app.
 
 It speaks Flower's Fleet API, as a SuperNode does, but runs no code that comes over the network, opens no
-port, and stays warm: the file is read once, not once per question.
+port, and stays warm: the file is read once, not once per request.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.errors import FederationError, SettingsError, plain
-from agnosticfair.flower.fleet import BEAT, Fleet, WireQuestion
+from agnosticfair.flower.fleet import BEAT, Fleet, WireRequest
 from agnosticfair.flower.folder import write_new, write_whole
 from agnosticfair.flower.masking import load_secret
-from agnosticfair.flower.metrics import site_metrics
+from agnosticfair.flower.prometheus import site_gauges
 from agnosticfair.flower.secrets import key_pair
 from agnosticfair.flower.site import hello, pin, reason, respond, site_of
 from agnosticfair.flower.trail import Trail
 from agnosticfair.protocol.engines.seam import HELLO
 
 IDLE, BUSY = 1.0, 0.05
-"""Seconds between two looks for a question: at most, and just after an answer."""
+"""Seconds between two looks for a request: at most, and just after an answer."""
 
 AGAIN = 2.0
 """Seconds until a connection that failed is tried again, up to four times that."""
@@ -53,16 +53,16 @@ class Joined:
 def read_site(path: Path) -> Joined:
     """A site's file, whose paths are taken from where it is."""
     try:
-        told = tomllib.loads(path.read_text())
-        at, here = told["coordinator"], told["here"]
+        content = tomllib.loads(path.read_text())
+        at, here = content["coordinator"], content["here"]
         key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
         address, authority, app = (str(at[n]) for n in ("address", "tls-authority", "app"))
-        config = {**told["site"], **told.get("policy", {})}
+        config = {**content["site"], **content.get("policy", {})}
         for name in ("mask-key", "mask-list", "schema", "ledger"):
             if name in here:
                 config[name] = str(path.resolve().parent / str(here[name]))
-        told_to = path.resolve().parent / str(here["metrics"]) if "metrics" in here else None
-        joined = Joined(address, authority, app, config, key, log, told_to)
+        metrics_file = path.resolve().parent / str(here["metrics"]) if "metrics" in here else None
+        joined = Joined(address, authority, app, config, key, log, metrics_file)
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"it has no {error}" if type(error) is KeyError else type(error).__name__
         raise SettingsError(
@@ -150,7 +150,7 @@ class Node:
 
     def serve(self) -> None:
         """Connect, and connect again whenever that breaks, until told to stop."""
-        failed, said = 0, ""
+        failed, last_message = 0, ""
         while not self.stopping.is_set():
             try:
                 with self.connect() as fleet:
@@ -158,21 +158,21 @@ class Node:
                     self.trail.write("connected", to=self.joined.address)
                     self._measure(connected=True)
                     print(f"Site {self.joined.config['site']!r} is connected.", flush=True)
-                    failed, said = 0, ""
+                    failed, last_message = 0, ""
                     self._work(fleet)
             except Exception as error:
                 why = cause(error)
-                if why != said:
+                if why != last_message:
                     print(f"Site {self.joined.config['site']!r}: {why}; trying again.", flush=True)
                     self.trail.write("disconnected", why=why)
                     self._measure(connected=False)
-                said, failed = why, failed + 1
+                last_message, failed = why, failed + 1
             self.stopping.wait(AGAIN * min(failed, 4) * random.uniform(0.8, 1.2))  # noqa: S311
         self.trail.write("stopped")
         self._measure(connected=False)
 
     def _work(self, fleet: Fleet) -> None:
-        """Answer questions while heartbeats go out beside."""
+        """Answer requests while heartbeats go out beside."""
         ended = threading.Event()
         broken: list[Exception] = []
 
@@ -190,12 +190,12 @@ class Node:
             while not self.stopping.is_set():
                 if broken:
                     raise broken[0]
-                question = fleet.pull()
-                if question is None:
+                request = fleet.pull()
+                if request is None:
                     self.stopping.wait(pause)
                     pause = min(pause * 1.2, IDLE)
                 else:
-                    self.answer(fleet, question)
+                    self.answer(fleet, request)
                     pause = BUSY
         finally:
             ended.set()
@@ -206,42 +206,44 @@ class Node:
         """Write the metrics, where they are wanted."""
         if self.joined.metrics is not None:
             site, trail = str(self.joined.config["site"]), self.trail
-            text = site_metrics(site, connected, dict(trail.counts), trail.sent)
+            text = site_gauges(site, connected, dict(trail.counts), trail.sent)
             write_whole(self.joined.metrics, text.decode())
 
-    def answer(self, fleet: Fleet, question: WireQuestion) -> None:
-        """Answer one question, or say why not; either way it is written down."""
+    def answer(self, fleet: Fleet, request: WireRequest) -> None:
+        """Answer one request, or say why not; either way it is written down."""
         begin, why = time.monotonic(), ""
-        told: dict[str, Any] = {"site": str(self.joined.config["site"])}
+        answer_record: dict[str, Any] = {"site": str(self.joined.config["site"])}
         try:
-            self._check_app(fleet, question.run)
-            if question.step == HELLO:
-                told["about"] = hello(self.joined.config, self.joined.app)
+            self._check_app(fleet, request.run)
+            if request.step == HELLO:
+                answer_record["about"] = hello(self.joined.config, self.joined.app)
             else:
-                told["content"] = respond(self.joined.config, question.step, question.content)
-            told["rows"] = pin(self.joined.config, self.joined.log.with_suffix(".pin"))
+                answer_record["content"] = respond(
+                    self.joined.config, request.step, request.content
+                )
+            answer_record["rows"] = pin(self.joined.config, self.joined.log.with_suffix(".pin"))
         except Exception as error:
-            told["failure"] = reason(error)
-            why = getattr(error, "detail", "") or told["failure"]
+            answer_record["failure"] = reason(error)
+            why = getattr(error, "detail", "") or answer_record["failure"]
         spent = time.monotonic() - begin
-        about: dict[str, Any] = {"run": str(question.run), "step": plain(question.step, 40)}
-        about |= {"round": plain(question.round, 40), "asked": len(question.content)}
+        about: dict[str, Any] = {"run": str(request.run), "step": plain(request.step, 40)}
+        about |= {"round": plain(request.round, 40), "request": len(request.content)}
         about |= {"seconds": round(spent, 3), "why": plain(why)}
         try:
-            taken = fleet.push(question, told, spent)
+            accepted = fleet.push(request, answer_record, spent)
         except Exception:
-            self.trail.write("not sent", **about)  # it may have left in part
+            self.trail.write("not sent", **about)  # it may have left in subgroup
             raise
-        event = "refused" if why else "answered" if taken else "not taken"
-        self.trail.write(event, **about, answered=len(told.get("content", b"")))
+        event = "refused" if why else "answered" if accepted else "not taken"
+        self.trail.write(event, **about, answered=len(answer_record.get("content", b"")))
 
     def _check_app(self, fleet: Fleet, run: int) -> None:
         """Raise where a run is of another app than the one registered here."""
         if run not in self.apps:
             self.apps[run] = fleet.app_of(run)
-        if (found := self.apps[run]) != self.joined.app:
+        if (app := self.apps[run]) != self.joined.app:
             raise FederationError(
-                f"site {self.joined.config['site']!r} does not answer run {run}: its app {found[:12]} "
+                f"site {self.joined.config['site']!r} does not answer run {run}: its app {app[:12]} "
                 f"is not the registered {self.joined.app[:12]}; for another version the coordinator sends "
                 "a new file for the site"
             )

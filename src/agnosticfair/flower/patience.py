@@ -1,8 +1,8 @@
-"""A SuperLink that holds a question for what has not come yet, so that nobody has to ask again and again.
+"""A SuperLink that holds a request for what has not come yet, so that nobody has to ask again and again.
 
 Flower's nodes and apps poll: every look costs the SuperLink some milliseconds, and finds what came some time after it
 came. Worse, a message is told of before its objects have been sent, and who asks for one in between sleeps for a
-second. Here such a question waits at the door until the other side has sent something, or for ``HELD`` seconds.
+second. Here such a request waits at the door until the other side has sent something, or for ``HELD`` seconds.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-HELD = 1.0
-"""Seconds for which a question is held at most."""
+HOLD_SECONDS = 1.0
+"""Seconds for which a request is held at most."""
 
 App = Callable[..., Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
@@ -32,7 +32,7 @@ class Bell:
 
 
 def patient(app: App) -> App:
-    """The application, which answers a question for something that is not there yet when it is, or after a while."""
+    """The application, which answers a request for something that is not there yet when it is, or after a while."""
     from flwr.proto.fleet_pb2 import PullMessagesResponse
     from flwr.proto.message_pb2 import PullObjectResponse
     from flwr.proto.runtime_pb2 import PullAppMessagesResponse
@@ -64,15 +64,15 @@ def sent_by_others(path: str) -> str:
     >>> sent_by_others("/v1/fleet/pull-object")
     '/v1/runtime/push-object'
     """
-    own, other = ("fleet", "runtime") if "/fleet/" in path else ("runtime", "fleet")
-    return path.replace(own, other).replace("pull", "push")
+    this_side, other = ("fleet", "runtime") if "/fleet/" in path else ("runtime", "fleet")
+    return path.replace(this_side, other).replace("pull", "push")
 
 
 async def _hold(
     app: App, bell: Bell, answer: Any, scope: MutableMapping[str, Any], receive: Receive, send: App
 ) -> None:
     """Ask the application, again whenever the bell rings, until it has something to tell or time is up."""
-    body, end = await _body(receive), time.monotonic() + HELD
+    body, end = await _body(receive), time.monotonic() + HOLD_SECONDS
     while True:
         rung, events = bell.event, list[dict[str, Any]]()
         await app({**scope}, _again(body, receive), _into(events))
@@ -89,20 +89,20 @@ async def _hold(
 
 def _missing(answer: Any, events: list[dict[str, Any]]) -> bool:
     """Whether an answer says that there is nothing yet: no message, or an object that is on its way."""
-    told = answer.FromString(b"".join(event.get("body", b"") for event in events[1:]))
-    if hasattr(told, "messages_list"):
-        return not told.messages_list
-    return bool(told.object_found and not told.object_available)
+    reply = answer.FromString(b"".join(event.get("body", b"") for event in events[1:]))
+    if hasattr(reply, "messages_list"):
+        return not reply.messages_list
+    return bool(reply.object_found and not reply.object_available)
 
 
 async def _body(receive: Receive) -> bytes:
     """All of a request's body."""
-    parts, more = [], True
+    chunks, more = [], True
     while more:
         event = await receive()
-        parts.append(event.get("body", b""))
+        chunks.append(event.get("body", b""))
         more = event.get("more_body", False)
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -18,21 +18,21 @@ LATEST = "latest"
 
 def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
     """Put the files of a run where they are looked for, in one step."""
-    part, place = out / f".{run}.part", out / run
+    draft, place = out / f".{run}.subgroup", out / run
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
         for name, content in files.items():
-            with (part / name).open("wb") as file:
+            with (draft / name).open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        part.replace(place)
+        draft.replace(place)
         for name in files:
             _link(out / name, Path(LATEST) / name)
         _link(out / LATEST, Path(run))
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
         raise SettingsError(
             f"the results of run {run} cannot be written to {str(out)!r}: {error.strerror}; make room or "
             "let the SuperLink's user write there, then 'deploy run' goes on from the checkpoint"
@@ -43,7 +43,7 @@ def _link(place: Path, to: Path) -> None:
     """Let ``place`` be a link, whatever it was, at once."""
     if place.is_symlink() and place.readlink() == to:
         return
-    part = place.with_name(f".{place.name}.{os.getpid()}.link")
-    part.unlink(missing_ok=True)
-    part.symlink_to(to)
-    part.replace(place)
+    draft = place.with_name(f".{place.name}.{os.getpid()}.link")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(to)
+    draft.replace(place)

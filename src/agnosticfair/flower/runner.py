@@ -43,16 +43,16 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Told:
+class Notify:
     """Who is told what while a run goes on: of a round, and of what holds the run up."""
 
     on_round: Callable[[dict[str, Any]], None] = lambda progress: None
     on_trouble: Callable[[str], None] = lambda sentence: None
 
 
-def run_federation(folder: Path, told: Told | None = None, timeout: float = 3600.0) -> Result:
+def run_federation(folder: Path, notify: Notify | None = None, timeout: float = 3600.0) -> Result:
     """Register the sites' keys, submit a run and wait for its end; stop it when the time is up."""
-    run, out = _run(folder, told or Told(), timeout, {})
+    run, out = _run(folder, notify or Notify(), timeout, {})
     history = read_json(out / "history.json", run)
     if not history:
         raise FederationError(
@@ -63,16 +63,18 @@ def run_federation(folder: Path, told: Told | None = None, timeout: float = 3600
 
 
 def check_federation(
-    folder: Path, told: Told | None = None, timeout: float = 60.0
+    folder: Path, notify: Notify | None = None, timeout: float = 60.0
 ) -> dict[str, Any]:
     """What every site says of itself, if keys, connections, versions and files are in order; no training."""
     apart = str(read_settings(folder).folder / CHECKED)  # the last run's results stay what they are
     changes = {"check": True, "on-failure": "wait", "out": apart}
-    run, out = _run(folder, told or Told(), timeout, changes)
+    run, out = _run(folder, notify or Notify(), timeout, changes)
     return dict(read_json(out / "check.json", run)["sites"])
 
 
-def _run(folder: Path, told: Told, timeout: float, changes: Mapping[str, Any]) -> tuple[str, Path]:
+def _run(
+    folder: Path, notify: Notify, timeout: float, changes: Mapping[str, Any]
+) -> tuple[str, Path]:
     """Submit a run and follow it to a good end, or say why it had another."""
     settings = read_settings(folder)
     config = read_config(folder) | {"folder": str(settings.folder), **changes}
@@ -80,24 +82,24 @@ def _run(folder: Path, told: Told, timeout: float, changes: Mapping[str, Any]) -
     config["command"] = shlex.join(COMMAND.get())
     out = Path(config["out"])
     with locked(settings):
-        patiently(lambda: control.register(settings), told)
+        patiently(lambda: control.register(settings), notify)
         for other in control.active_runs(settings):  # of a 'deploy run' that was killed
-            told.on_trouble(f"run {other} was left behind: it is stopped first")
+            notify.on_trouble(f"run {other} was left behind: it is stopped first")
             control.stop(settings, other)
         run = control.submit(settings, config)
         (settings.folder / LOCK).write_text(run)
         try:
-            status, why = _follow(settings, run, out, told, timeout)
+            status, why = _follow(settings, run, out, notify, timeout)
         except KeyboardInterrupt:
             raise Interrupted(run) from None
     if status != "finished:completed":
-        said = read_json(out / "error.json", run).get("error") or why
-        if not said and status == "finished:stopped":
+        error_text = read_json(out / "error.json", run).get("error") or why
+        if not error_text and status == "finished:stopped":
             raise FederationError(
                 f"run {run} was stopped: the next one goes on from its checkpoint"
             )
         raise FederationError(
-            f"run {run} ended as {status}: {said or 'the SuperLink gave no cause'}"
+            f"run {run} ended as {status}: {error_text or 'the SuperLink gave no cause'}"
         )
     return run, out
 
@@ -127,22 +129,24 @@ def locked(settings: Settings) -> Iterator[None]:
                 os.truncate(path, 0)
 
 
-def patiently(ask: Callable[[], Any], told: Told) -> Any:
+def patiently(work: Callable[[], Any], notify: Notify) -> Any:
     """The answer of a SuperLink that may just have been started; what it waits for is said at once."""
-    begin, said = time.monotonic(), ""
+    begin, last_message = time.monotonic(), ""
     while True:
         try:
-            return ask()
+            return work()
         except control.Away as error:
             if time.monotonic() - begin > LOST:
                 raise
-            if str(error) != said and time.monotonic() - begin > 3:
-                said = str(error)
-                told.on_trouble(f"{said}; waiting for it, {LOST:.0f} s at most")
+            if str(error) != last_message and time.monotonic() - begin > 3:
+                last_message = str(error)
+                notify.on_trouble(f"{last_message}; waiting for it, {LOST:.0f} s at most")
         time.sleep(0.5)
 
 
-def _follow(settings: Settings, run: str, out: Path, told: Told, timeout: float) -> tuple[str, str]:
+def _follow(
+    settings: Settings, run: str, out: Path, notify: Notify, timeout: float
+) -> tuple[str, str]:
     """The run's status at its end and its cause; rounds and troubles are told of on the way."""
     seen: Any = {}
     waiting: Mapping[str, str] = {}
@@ -151,25 +155,25 @@ def _follow(settings: Settings, run: str, out: Path, told: Told, timeout: float)
         progress = read_json(out / "progress.json", run)
         if progress and progress["round"] != seen:
             seen = progress["round"]
-            told.on_round(progress)
+            notify.on_round(progress)
         now = progress.get("waiting", {})
         for key, why in now.items():
             if waiting.get(key) != why:
-                told.on_trouble(f"waiting for site {key!r}: {why}")
+                notify.on_trouble(f"waiting for site {key!r}: {why}")
         waiting = now
         ended = any(
             read_json(out / name, run) for name in ("history.json", "check.json", "error.json")
         )
         if ended or time.monotonic() - looked > LOOK:
-            status, why = patiently(lambda: control.status_of(settings, run), told)
+            status, why = patiently(lambda: control.status_of(settings, run), notify)
             looked = time.monotonic()
             if status.startswith("finished"):
                 return status, why
             if looked - begin > timeout:
                 control.stop(settings, run)
-                held = "; ".join(f"site {key!r}: {why}" for key, why in waiting.items())
+                waiting_sites = "; ".join(f"site {key!r}: {why}" for key, why in waiting.items())
                 raise FederationError(
-                    f"run {run} was stopped after {timeout:.0f} s ({held or status}): the next run goes on "
+                    f"run {run} was stopped after {timeout:.0f} s ({waiting_sites or status}): the next run goes on "
                     "from its checkpoint; allow more by --timeout"
                 )
         time.sleep(0.2)
@@ -178,7 +182,7 @@ def _follow(settings: Settings, run: str, out: Path, told: Told, timeout: float)
 def read_json(path: Path, run: str) -> dict[str, Any]:
     """A file of this very run; nothing if it is not there, or of an earlier run."""
     try:
-        told = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError):
         return {}
-    return told if told.get("run") == run else {}
+    return content if content.get("run") == run else {}

@@ -31,8 +31,8 @@ def tls_files(host: str) -> dict[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "agnosticfair test CA")])
     authority = _signed(name, key.public_key(), name, key, AUTHORITY_DAYS, ())
-    own = {"tls/ca.crt": _pem(authority), "tls/ca.key": _private(key)}
-    return own | renewed(host, own["tls/ca.crt"], own["tls/ca.key"])
+    files = {"tls/ca.crt": _pem(authority), "tls/ca.key": _private(key)}
+    return files | renewed(host, files["tls/ca.crt"], files["tls/ca.key"])
 
 
 def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
@@ -45,8 +45,8 @@ def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
     signer: Any = load_pem_private_key(authority_key.encode(), None)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host[:64])])
-    made = _signed(subject, key.public_key(), issuer.subject, signer, DAYS, _names(host))
-    return {"tls/server.crt": _pem(made), "tls/server.key": _private(key)}
+    certificate = _signed(subject, key.public_key(), issuer.subject, signer, DAYS, _names(host))
+    return {"tls/server.crt": _pem(certificate), "tls/server.key": _private(key)}
 
 
 def tls_end(tls: str) -> datetime:
@@ -65,7 +65,7 @@ def _signed(
 
     begin, is_ca = datetime.now(UTC) - timedelta(minutes=5), not names
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-    made = (
+    certificate = (
         x509.CertificateBuilder(issuer, subject, public, x509.random_serial_number())
         .not_valid_before(begin)
         .not_valid_after(begin + timedelta(days=days))
@@ -76,9 +76,9 @@ def _signed(
     )
     if names:
         serves = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
-        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        made = made.add_extension(serves, critical=False)
-    return made.sign(signer, hashes.SHA256())
+        certificate = certificate.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = certificate.add_extension(serves, critical=False)
+    return certificate.sign(signer, hashes.SHA256())
 
 
 def _pem(tls: Any) -> str:
@@ -108,7 +108,7 @@ def _names(host: str) -> tuple[Any, ...]:
 
     loop = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
     try:
-        own: Any = x509.IPAddress(ipaddress.ip_address(host))
+        host_name: Any = x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        own = x509.DNSName(host)
-    return loop if own in loop else (own, *loop)
+        host_name = x509.DNSName(host)
+    return loop if host_name in loop else (host_name, *loop)

@@ -1,6 +1,6 @@
 """One site: its own file, the columns' roles, and what it is willing to answer.
 
-It knows nothing of Flower: a question comes in as bytes, an answer goes out as bytes.
+It knows nothing of Flower: a request comes in as bytes, an answer goes out as bytes.
 """
 
 from __future__ import annotations
@@ -42,49 +42,49 @@ from agnosticfair.protocol.messages import (
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.site import PrivateSite
 from agnosticfair.protocol.privacy.store import ledger_of
-from agnosticfair.protocol.questions import UNCOUNTED, Named, PartCounts
+from agnosticfair.protocol.requests import UNCOUNTED, SubgroupCounts, SubgroupSet
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.site.guard import Quiet, guarded, refused
-from agnosticfair.site.policy import FOLDS, LEAST_ROWS, MOST_FOLDS, SitePolicy
+from agnosticfair.site.policy import FOLDS, MAX_FOLDS, MIN_ROWS, SitePolicy
 from agnosticfair.site.rows import shown_rows
 from agnosticfair.threads import one_thread
 
-_LISTS = ("sensitive-features", "numeric", "categorical", "drop", "parts", "allow", "imports")
+_LISTS = ("sensitive-features", "numeric", "categorical", "drop", "subgroups", "allow", "imports")
 _KEYS = ("mask-key", "mask-list", "mask-keeper")
 _CONSENTS = ("shows-rows", "shares-site-totals", "shares-cluster-means")
-_SECURE = (*_KEYS, "least-sites", "may-drop", "schema", "fold-seed", *_CONSENTS)
-_RAY = ("ray-parts", "ray-address")
+_SECURE = (*_KEYS, "min-sites", "may-drop", "schema", "fold-seed", *_CONSENTS)
+_RAY = ("ray-partitions", "ray-address")
 _PRIVATE = ("epsilon", "delta", "colluding", "site-rows", "ledger")
-_OWN = (*_SECURE, *_PRIVATE, *_RAY)
-_NAMES = {"site", "file", "target", "least-rows", "columns", "folds", *_LISTS, *_OWN}
+_OPTIONS = (*_SECURE, *_PRIVATE, *_RAY)
+_NAMES = {"site", "file", "target", "min-rows", "columns", "folds", *_LISTS, *_OPTIONS}
 
 Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Site:
-    """key: the site's name in the federation.  allow: the steps it answers.  least_rows: per group.
+    """key: the site's name in the federation.  allow: the steps it answers.  min_rows: per group.
     imports: modules of its own, which make its networks known (``networks.register``).
     mask_key, mask_list: files of its secret key and
     of all sites' public ones, where it answers in masked sums only; then mask_keeper: the public key of who
-    may change that list; least_sites, may_drop, shows_rows, shares_site_totals, shares_cluster_means, folds,
+    may change that list; min_sites, may_drop, shows_rows, shares_site_totals, shares_cluster_means, folds,
     fold_seed: as ``SitePolicy`` has them.  schema: a file that it signed off.  columns: the features that it tells of,
     where it has none; all if none is listed.
     epsilon, delta, colluding, site_rows: the privacy of its rows, or of itself as a whole, where it answers
-    with noise only (``Budget``); ledger: the folder of ledgers, where it is not the standard place.  ray_parts: where
-    not 0, the file is a folder of Parquet files, held in so many parts by a Ray cluster at ray_address."""
+    with noise only (``Budget``); ledger: the folder of ledgers, where it is not the standard place.  ray_partitions:
+    where not 0, the file is a folder of Parquet files, held in so many subgroups by a Ray cluster at ray_address."""
 
     key: str
     file: str
     roles: Roles
     allow: tuple[str, ...] = tuple(STEPS)
-    least_rows: int = LEAST_ROWS
+    min_rows: int = MIN_ROWS
     imports: tuple[str, ...] = ()
     mask_key: str = ""
     mask_list: str = ""
     mask_keeper: str = ""
-    least_sites: int = 2
+    min_sites: int = 2
     may_drop: bool = False
     shows_rows: bool = False
     shares_site_totals: bool = False
@@ -93,7 +93,7 @@ class Site:
     fold_seed: int = 0
     columns: tuple[str, ...] = ()
     schema: str = ""
-    ray_parts: int = 0
+    ray_partitions: int = 0
     ray_address: str = ""
     epsilon: float = 0.0
     delta: float = 1e-5
@@ -119,33 +119,35 @@ def site_of(config: Mapping[str, Any]) -> Site:
     allow, imports = lists.pop("allow") or tuple(STEPS), lists.pop("imports")
     if strange := [step for step in allow if step not in STEPS]:
         raise SettingsError(f"--node-config allows {strange[0]!r}; there are: {', '.join(STEPS)}")
-    least = config.get("least-rows", LEAST_ROWS)
-    if isinstance(least, bool) or not isinstance(least, int) or least < 1:
-        raise SettingsError(f"least-rows is {least!r}: give a whole number, one or more")
+    min_rows = config.get("min-rows", MIN_ROWS)
+    if isinstance(min_rows, bool) or not isinstance(min_rows, int) or min_rows < 1:
+        raise SettingsError(f"min-rows is {min_rows!r}: give a whole number, one or more")
     roles = Roles(str(config["target"]), lists.pop("sensitive-features"), **lists)
-    own = {name.replace("-", "_"): config[name] for name in _OWN if name in config}
-    own |= _answered(config)
-    if bool(own.get("mask_key")) != bool(own.get("mask_list")):
+    options = {name.replace("-", "_"): config[name] for name in _OPTIONS if name in config}
+    options |= _answered(config)
+    if bool(options.get("mask_key")) != bool(options.get("mask_list")):
         raise SettingsError("secure sums need both mask-key and mask-list: name the two files")
-    if not isinstance(fewest := own.get("least_sites", 2), int) or fewest < 2:
-        raise SettingsError(f"least-sites is {fewest!r}: a total has two sites or more")
-    parts = own.get("ray_parts", 0)
-    if isinstance(parts, bool) or not isinstance(parts, int) or parts < 0:
-        raise SettingsError(f"ray-parts is {parts!r}: give a whole number, 0 for none")
-    if parts and own.get("schema"):
-        raise SettingsError("ray-parts and schema do not go together: give one of them")
-    if own.get("epsilon"):
-        _check_private(own)
-    return Site(str(config["site"]), str(config["file"]), roles, allow, least, imports, **own)
+    if not isinstance(fewest := options.get("min_sites", 2), int) or fewest < 2:
+        raise SettingsError(f"min-sites is {fewest!r}: a total has two sites or more")
+    partitions = options.get("ray_partitions", 0)
+    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 0:
+        raise SettingsError(f"ray-partitions is {partitions!r}: give a whole number, 0 for none")
+    if partitions and options.get("schema"):
+        raise SettingsError("ray-partitions and schema do not go together: give one of them")
+    if options.get("epsilon"):
+        _check_private(options)
+    return Site(
+        str(config["site"]), str(config["file"]), roles, allow, min_rows, imports, **options
+    )
 
 
-def _check_private(own: Mapping[str, Any]) -> None:
+def _check_private(settings: Mapping[str, Any]) -> None:
     """Raise where a site that answers with noise lacks what makes the noise enough."""
-    if not (own.get("mask_key") and own.get("schema")):
+    if not (settings.get("mask_key") and settings.get("schema")):
         raise SettingsError(
             "privacy by epsilon needs secure sums and a schema: name mask-key, mask-list and schema"
         )
-    if own.get("may_drop"):
+    if settings.get("may_drop"):
         raise SettingsError(
             "privacy by epsilon and may-drop do not go together: a total without a site, taken from a total with it, "
             "would have that site's share of the noise alone; take out may-drop"
@@ -153,7 +155,7 @@ def _check_private(own: Mapping[str, Any]) -> None:
 
 
 def _listed(config: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in str(config.get(name, "")).split(",") if part.strip())
+    return tuple(word.strip() for word in str(config.get(name, "")).split(",") if word.strip())
 
 
 def _answered(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,9 +164,9 @@ def _answered(config: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(config.get(name, False), bool):
             raise SettingsError(f"{name} is {config[name]!r}: say true or false")
     folds = _listed(config, "folds") or tuple(map(str, FOLDS))
-    if not all(number.isdigit() and 2 <= int(number) <= MOST_FOLDS for number in folds):
+    if not all(number.isdigit() and 2 <= int(number) <= MAX_FOLDS for number in folds):
         raise SettingsError(
-            f"folds is {config['folds']!r}: list numbers from 2 to {MOST_FOLDS}, for few rows lie in a fold of many"
+            f"folds is {config['folds']!r}: list numbers from 2 to {MAX_FOLDS}, for few rows lie in a fold of many"
         )
     if type(seed := config.get("fold-seed", 0)) is not int or seed < 0:
         raise SettingsError(f"fold-seed is {seed!r}: give a whole number, 0 or more")
@@ -173,27 +175,30 @@ def _answered(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def policy_of(site: Site) -> SitePolicy:
     """What the site answers, by its own file."""
-    names = ("least_rows", "least_sites", "may_drop", "folds", "fold_seed", "site_rows", "epsilon")
+    names = ("min_rows", "min_sites", "may_drop", "folds", "fold_seed", "site_rows", "epsilon")
     consents = (name.replace("-", "_") for name in _CONSENTS)
-    own = {name: getattr(site, name) for name in (*names, *consents)}
+    values = {name: getattr(site, name) for name in (*names, *consents)}
     sites = tuple(sorted(_keys(site).sites)) if site.mask_key else ()
     schema = load_schema(site.schema) if site.schema else None
-    return SitePolicy(site.key, sites, bool(site.mask_key), schema=schema, **own)
+    return SitePolicy(site.key, sites, bool(site.mask_key), schema=schema, **values)
 
 
 def _keys(site: Site) -> KeyList:
-    return read_key_list(site.mask_list, site.least_sites, site.mask_keeper)
+    return read_key_list(site.mask_list, site.min_sites, site.mask_keeper)
 
 
 def hello(config: Mapping[str, Any], app: str = "") -> str:
     """Who the site is and what it runs on, as JSON."""
     site, packages = site_of(config), ("agnosticfair", "numpy", "scipy", "pyarrow")
-    told: dict[str, Any] = {"site": site.key, "format": FORMAT, "app": app, "steps": site.allow}
-    told["versions"] = {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    greeting: dict[str, Any] = {"site": site.key, "format": FORMAT, "app": app, "steps": site.allow}
+    greeting["versions"] = {
+        "python": platform.python_version(),
+        **{p: version(p) for p in packages},
+    }
     if site.mask_key:
-        held = _keys(site)
-        told["keys"] = [held.version, digest(held.sites).hex()]
-    return json.dumps(told)
+        keys = _keys(site)
+        greeting["keys"] = [keys.version, digest(keys.sites).hex()]
+    return json.dumps(greeting)
 
 
 def pin(config: Mapping[str, Any], place: Path) -> str:
@@ -216,33 +221,33 @@ def _pinned(file: Path, stamp: Stamp, key: bytes) -> str:
 def _digest(path: Path) -> str:
     """A digest of a file; of a folder, one of its Parquet files' digests."""
     if path.is_dir():
-        told = "".join(_digest(file) for file in sorted(path.glob("*.parquet")))
-        return hashlib.sha256(told.encode()).hexdigest()
+        digests = "".join(_digest(file) for file in sorted(path.glob("*.parquet")))
+        return hashlib.sha256(digests.encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def respond(config: Mapping[str, Any], step: str, content: bytes) -> bytes:
-    """The site's answer to a question, in the wire form; what it will not answer is an error."""
+    """The site's answer to a request, in the wire form; what it will not answer is an error."""
     site = site_of(config)
     begins = site.mask_key and step in (KEYS, AGREE, BRING)
     if step not in site.allow and not begins:
         raise FederationError(
             f"site {site.key!r} does not answer step {step!r}; it allows {', '.join(site.allow)}"
         )
-    question = unpack(content, "the server") if content else None
+    request = unpack(content, "the server") if content else None
     expected = (Invitation | Agreement | KeyList) if begins else (Broadcast | None)
-    if not isinstance(question, expected):
-        raise FederationError(f"a question came as {type(question).__name__}, not as a broadcast")
-    if isinstance(question, KeyList):
-        own = read_secret(site.mask_key, site.key)
-        return pack(take_list(site.mask_list, own, site.mask_keeper, question))
+    if not isinstance(request, expected):
+        raise FederationError(f"a request came as {type(request).__name__}, not as a broadcast")
+    if isinstance(request, KeyList):
+        identity = read_secret(site.mask_key, site.key)
+        return pack(take_list(site.mask_list, identity, site.mask_keeper, request))
     files = (site.file, site.mask_key, site.mask_list, site.schema)
     with one_thread():
-        return pack(_answer(site, step, question, tuple(map(_stamp, files))))
+        return pack(_answer(site, step, request, tuple(map(_stamp, files))))
 
 
-def _answer(site: Site, step: str, question: Any, stamps: tuple[Stamp, ...]) -> Any:
+def _answer(site: Site, step: str, request: Any, stamps: tuple[Stamp, ...]) -> Any:
     """The site's answer; where sums are hidden, what is wrong with its file is for its own log."""
     try:
         handler = _handler(site, stamps)
@@ -250,7 +255,7 @@ def _answer(site: Site, step: str, question: Any, stamps: tuple[Stamp, ...]) -> 
         if site.mask_key:
             raise refused(site.key, step, str(error)) from None
         raise
-    return handler(step, question)
+    return handler(step, request)
 
 
 def _stamp(file: str) -> Stamp:
@@ -258,8 +263,8 @@ def _stamp(file: str) -> Stamp:
     path = Path(file)
     if not (file and path.exists()):
         return ()
-    parts = (path, *sorted(path.glob("*.parquet"))) if path.is_dir() else (path,)
-    about = (part.stat() for part in parts)
+    subgroups = (path, *sorted(path.glob("*.parquet"))) if path.is_dir() else (path,)
+    about = (subgroup.stat() for subgroup in subgroups)
     return tuple(n for a in about for n in (a.st_mtime_ns, a.st_ctime_ns, a.st_size, a.st_ino))
 
 
@@ -267,27 +272,27 @@ def _stamp(file: str) -> Stamp:
 def _handler(site: Site, stamps: tuple[Stamp, ...]) -> Callable[[str, Any], Any]:
     """Who answers for the site behind its policy: itself, or where it has keys for that, itself under masks.  stamps:
     of the site's files; with another one it is made anew."""
-    held: Callable[..., Any] = partial(_held, site, stamps[0])
+    handler: Callable[..., Any] = partial(_answer_held, site, stamps[0])
     policy, rows = policy_of(site), ""
     if site.epsilon:
         # what is wrong with the file is told to nobody else
         ledger = Quiet(site.key, lambda *_: _ledger(site, stamps[0]))("private_plan", None)
-        rows, held = ledger.path.stem, Quiet(site.key, held)
-        held = PrivateSite(site.key, held, ledger, site.colluding, site.site_rows, rows=rows)
+        rows, handler = ledger.path.stem, Quiet(site.key, handler)
+        handler = PrivateSite(site.key, handler, ledger, site.colluding, site.site_rows, rows=rows)
     if not site.mask_key:
-        return guarded(policy, held)
+        return guarded(policy, handler)
     file, bins = Path(site.file), Path(site.mask_key).with_suffix(".bins")
     data = _digest(file) if file.exists() else ""
-    held = guarded(policy, held, bins, data)
-    own = {"rows": rows, "data": data}
-    return masked_site(site.mask_key, site.mask_list, policy, held, site.mask_keeper, **own)
+    handler = guarded(policy, handler, bins, data)
+    options = {"rows": rows, "data": data}
+    return masked_site(site.mask_key, site.mask_list, policy, handler, site.mask_keeper, **options)
 
 
-def _held(site: Site, stamp: Stamp, step: str, question: Any) -> Any:
-    """The answer of the site's rows, which are read when the first question comes."""
-    if site.ray_parts:
-        return _cluster(site, stamp)(step, question)
-    return answer(_client(site, stamp), step, question)
+def _answer_held(site: Site, stamp: Stamp, step: str, request: Any) -> Any:
+    """The answer of the site's rows, which are read when the first request comes."""
+    if site.ray_partitions:
+        return _cluster(site, stamp)(step, request)
+    return answer(_client(site, stamp), step, request)
 
 
 def _ledger(site: Site, stamp: Stamp) -> Ledger:
@@ -310,34 +315,38 @@ _CLUSTERS: list[Any] = []
 
 @lru_cache(maxsize=1)
 def _cluster(site: Site, stamp: Stamp) -> Callable[[str, Any], Any]:
-    """Who answers where a Ray cluster holds the site's rows: its parts, added up here."""
-    from agnosticfair.client.parts import makers
+    """Who answers where a Ray cluster holds the site's rows: its subgroups, added up here."""
+    from agnosticfair.client.partitions import makers
     from agnosticfair.protocol.engines.ray import RayEngine
 
     while _CLUSTERS:  # actors of files that were before would keep their processors
         _CLUSTERS.pop().close()
-    parts = RayEngine(makers(Path(site.file), site.roles, site.ray_parts), address=site.ray_address)
-    _CLUSTERS.append(parts)
-    region = Relay({site.key: parts})
+    engine = RayEngine(
+        makers(Path(site.file), site.roles, site.ray_partitions), address=site.ray_address
+    )
+    _CLUSTERS.append(engine)
+    region = Relay({site.key: engine})
 
-    def ask(step: str, question: Any) -> Any:
-        found = region.exchange(step, question, region.clients())[site.key]
-        if isinstance(found, Failure):
-            raise FederationError(f"site {site.key!r}: {found.reason}")
-        return found
+    def send(step: str, request: Any) -> Any:
+        answer = region.exchange(step, request, region.clients())[site.key]
+        if isinstance(answer, Failure):
+            raise FederationError(f"site {site.key!r}: {answer.reason}")
+        return answer
 
-    _check_rare(site, ask)
-    return ask
+    _check_rare(site, send)
+    return send
 
 
-def _check_rare(site: Site, ask: Callable[[str, Any], Any]) -> None:
+def _check_rare(site: Site, send: Callable[[str, Any], Any]) -> None:
     """Raise where a value of few rows would be told; in one table it is joined with others instead."""
-    for name, values in ask("outline", None).categorical.items():
-        named = Named(((name, values, ()),), np.zeros((0, 1, 2)))
-        counted = ask("part_counts", Broadcast(0, replace(UNCOUNTED, named=named), PartCounts()))
-        if (np.diag(counted.sums["counts"]) < site.least_rows).any():
+    for name, values in send("outline", None).categorical.items():
+        named = SubgroupSet(((name, values, ()),), np.zeros((0, 1, 2)))
+        counted = send(
+            "subgroup_counts", Broadcast(0, replace(UNCOUNTED, subgroups=named), SubgroupCounts())
+        )
+        if (np.diag(counted.sums["counts"]) < site.min_rows).any():
             raise DataError(
-                f"column {name!r} of site {site.key!r} has values of fewer than {site.least_rows} rows, which are not "
+                f"column {name!r} of site {site.key!r} has values of fewer than {site.min_rows} rows, which are not "
                 "told: join them in its files, or drop the column"
             )
 
@@ -359,5 +368,5 @@ def _client(site: Site, stamp: Stamp) -> Client:
     if site.schema:
         table = applied(load_schema(site.schema), table, who)
     else:
-        table = shown_rows(table, site.columns, site.least_rows)
+        table = shown_rows(table, site.columns, site.min_rows)
     return Client(site.key, table)

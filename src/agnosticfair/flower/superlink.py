@@ -28,11 +28,11 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.flower.causes import VISITS, identity
 from agnosticfair.flower.control import public_key
 from agnosticfair.flower.folder import TOKEN, Settings, read_settings, write_whole
-from agnosticfair.flower.metrics import superlink_metrics
 from agnosticfair.flower.patience import App, patient
+from agnosticfair.flower.prometheus import superlink_gauges
 
 FLEET, CONTROL, RUNTIME = "/v1/fleet/", "/v1/control/", "/v1/runtime/"
-KEPT = 400.0
+KEEP_SECONDS = 400.0
 """Seconds for which a used signature is remembered; Flower's own window is 310."""
 
 IDLE_LAYERS = ("Control", "RuntimeTracing", "FleetEventLog")
@@ -53,7 +53,7 @@ class Visits:
         """Whether this key signs this time for the first time: a copied request is no request."""
         now = time.time()
         if len(self.used) > 10_000:
-            self.used = {k: t for k, t in self.used.items() if now - t < KEPT}
+            self.used = {k: t for k, t in self.used.items() if now - t < KEEP_SECONDS}
         known = (key, stamp) in self.used
         self.used.setdefault((key, stamp), now)
         return not known
@@ -116,8 +116,8 @@ def with_token(app: App, token: str, metrics: Callable[[], bytes]) -> App:
 
     async def door(scope: MutableMapping[str, Any], receive: App, send: App) -> None:
         if scope["type"] == "http" and scope["path"].startswith(CONTROL):
-            told = dict(scope["headers"]).get(b"authorization", b"")
-            if not secrets.compare_digest(told, wanted):
+            header = dict(scope["headers"]).get(b"authorization", b"")
+            if not secrets.compare_digest(header, wanted):
                 return await _answer(
                     scope, send, 401, "the token of the federation's folder is missing"
                 )
@@ -175,7 +175,7 @@ def _application(settings: Settings) -> App:
     flower: Any = import_module("flwr.superlink.cli.flower_superlink")
 
     at = settings.folder / "tls"
-    own = sys.argv
+    arguments = sys.argv
     sys.argv = [
         *("flower-superlink", "--host", "127.0.0.1", "--port", str(settings.control)),
         *("--ssl-ca-certfile", str(at / "ca.crt"), "--ssl-certfile", str(at / "server.crt")),
@@ -185,7 +185,7 @@ def _application(settings: Settings) -> App:
     try:
         config = flower._parse_superlink_lifespan_config()
     finally:
-        sys.argv = own
+        sys.argv = arguments
     return patient(lean(create_app(config, flower.SuperLinkLifespan)))
 
 
@@ -194,12 +194,14 @@ def lean(whole: Any) -> App:
 
     Each of its nine layers costs every request about a millisecond; keys are checked by one of those that stay.
     """
-    asked = os.environ.get("FLWR_TRACING_ENABLED") == "1" or whole.state.fleet_event_log_plugin
+    wants_events = (
+        os.environ.get("FLWR_TRACING_ENABLED") == "1" or whole.state.fleet_event_log_plugin
+    )
     thin = copy(whole)
     thin.user_middleware = [
         layer
         for layer in whole.user_middleware
-        if asked or not getattr(layer.cls, "__name__", "").startswith(IDLE_LAYERS)
+        if wants_events or not getattr(layer.cls, "__name__", "").startswith(IDLE_LAYERS)
     ]
 
     async def app(scope: MutableMapping[str, Any], receive: App, send: App) -> None:
@@ -209,14 +211,14 @@ def lean(whole: Any) -> App:
     return app
 
 
-def _metrics(settings: Settings, visits: Visits) -> bytes:
+def _gauges(settings: Settings, visits: Visits) -> bytes:
     keys = {k: settings.folder / "keys" / f"{k}.pub" for k in read_settings(settings.folder).sites}
     names = {identity(public_key(path, k)): k for k, path in keys.items() if path.is_file()}
     try:
         progress = json.loads((settings.folder / "results" / "progress.json").read_text())
     except (OSError, ValueError):
         progress = {}
-    return superlink_metrics(names, visits.last, visits.counts, progress)
+    return superlink_gauges(names, visits.last, visits.counts, progress)
 
 
 async def _listen(settings: Settings, app: App) -> None:
@@ -232,7 +234,7 @@ async def _listen(settings: Settings, app: App) -> None:
     common: dict[str, Any] = {"access_log": False, "log_level": "warning"}
     common |= {"ssl_certfile": str(at / "server.crt"), "ssl_keyfile": str(at / "server.key")}
     control = uvicorn.Config(
-        with_token(app, token, partial(_metrics, settings, visits)),
+        with_token(app, token, partial(_gauges, settings, visits)),
         host="127.0.0.1",
         port=settings.control,
         lifespan="on",

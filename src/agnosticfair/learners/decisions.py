@@ -19,7 +19,14 @@ from agnosticfair.learners.heads import joint, strata
 from agnosticfair.learners.kernels import Kernels, names_of, weights
 from agnosticfair.mathematics.crossed import cross, entries, weighed_at
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.parts import SITE, Named, members, memberships, part_name, sizes_of
+from agnosticfair.mathematics.subgroups import (
+    SITE,
+    SubgroupSet,
+    members,
+    memberships,
+    sizes_of,
+    subgroup_name,
+)
 
 COEFFICIENT_BITS = 28
 """Coefficients are multiples of 2^-28: what a row's subgroups add up to does not hang on the order of addition."""
@@ -31,7 +38,7 @@ class Decision:
 
     Parameters
     ----------
-    prices : (float, float)
+    error_costs : (float, float)
         Of a false positive and of a false negative.
     coefficients : (K, C) array
         A: what belonging to a subgroup costs by the probability of each stratum; the last row is overall.
@@ -45,10 +52,10 @@ class Decision:
         How much each one's utility counts, the last overall; None for the mean.
     """
 
-    prices: tuple[float, float]
+    error_costs: tuple[float, float]
     coefficients: np.ndarray
     shift: float = 0.0
-    subgroups: Named | None = None
+    subgroups: SubgroupSet | None = None
     kernels: Kernels | None = None
     weights: np.ndarray | None = None
 
@@ -84,23 +91,25 @@ class Explanation:
 
     def of_row(self, i: int) -> dict[str, float]:
         """What each subgroup adds that the row lies in, the largest first."""
-        own = self.subgroups[i]
-        order = np.argsort(-np.abs(own), kind="stable")
-        return {self.names[k]: float(own[k]) for k in order.tolist() if own[k]}
+        subgroups_of_row = self.subgroups[i]
+        order = np.argsort(-np.abs(subgroups_of_row), kind="stable")
+        return {
+            self.names[k]: float(subgroups_of_row[k]) for k in order.tolist() if subgroups_of_row[k]
+        }
 
 
-def plain(estimates: Estimates, prices: tuple[float, float]) -> Decision:
+def plain(estimates: Estimates, error_costs: tuple[float, float]) -> Decision:
     """The learner's own decisions."""
-    return Decision(prices, np.zeros((1, len(strata(estimates.heads)))))
+    return Decision(error_costs, np.zeros((1, len(strata(estimates.heads)))))
 
 
-def utility(eta: np.ndarray, prices: tuple[float, float]) -> np.ndarray:
+def utility(eta: np.ndarray, error_costs: tuple[float, float]) -> np.ndarray:
     """c, what a positive decision is worth, on the grid of probabilities.
 
     >>> utility(np.array([0.75, 0.25]), (1.0, 1.0))
     array([ 0.5, -0.5])
     """
-    false_positive, false_negative = prices
+    false_positive, false_negative = error_costs
     return on_grid(false_negative * eta - false_positive * (1.0 - eta), PROBABILITY_BITS)
 
 
@@ -114,8 +123,8 @@ def scores(
 ) -> np.ndarray:
     """The score of every row, (n,), by the model of all rows; positive where the decision is."""
     P = predict(estimates, encoding, estimates.folds, table, who)
-    own = weighing(decision, encoding, table, who, client)
-    return of_probabilities(decision, estimates, P, own)
+    row_weights = weighing(decision, encoding, table, who, client)
+    return of_probabilities(decision, estimates, P, row_weights)
 
 
 def weighing(
@@ -135,7 +144,7 @@ def threshold_shifts(decision: Decision) -> np.ndarray:
     >>> threshold_shifts(Decision((1.0, 1.0), np.array([[0.5, -0.25]])))
     array([[ 0.25 , -0.125]])
     """
-    return np.asarray(decision.coefficients, float) / sum(decision.prices)
+    return np.asarray(decision.coefficients, float) / sum(decision.error_costs)
 
 
 def codes(decision: Decision, table: Table, who: str, client: str = "") -> np.ndarray:
@@ -145,34 +154,34 @@ def codes(decision: Decision, table: Table, who: str, client: str = "") -> np.nd
     axes, _ = decision.subgroups.agreed
     unknown = [a for a, axis in enumerate(axes) if axis.name == SITE and client not in axis.values]
     known = tuple(axis for a, axis in enumerate(axes) if a not in unknown)
-    found = np.full((len(table), len(axes)), -1, np.int16)
-    found[:, [a for a in range(len(axes)) if a not in unknown]] = codes_of(
+    codes_found = np.full((len(table), len(axes)), -1, np.int16)
+    codes_found[:, [a for a in range(len(axes)) if a not in unknown]] = codes_of(
         table, known, who, client
     )
-    return found
+    return codes_found
 
 
 def of_probabilities(
     decision: Decision, estimates: Estimates, P: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
     """The score of every row, (n,), from the probabilities of its heads, (H, n), and ``weighing``."""
-    found = weighed_utility(decision, P, codes) - decision.shift
+    scores_here = weighed_utility(decision, P, codes) - decision.shift
     A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
     if not A.any():
-        return found
+        return scores_here
     pi = joint(estimates.heads, P)
-    for own, a in zip(pi, A.T, strict=True):
-        found -= own * _weighed(decision, codes, a)
-    return found
+    for share, a in zip(pi, A.T, strict=True):
+        scores_here -= share * _weighed(decision, codes, a)
+    return scores_here
 
 
 def weighed_utility(decision: Decision, P: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """What a positive decision is worth to every row, (n,), times how much its subgroups count."""
-    found = utility(P[0], decision.prices)
+    utilities = utility(P[0], decision.error_costs)
     if decision.weights is None:
-        return found
+        return utilities
     W = on_grid(np.array(decision.weights, float), COEFFICIENT_BITS)
-    return found * _weighed(decision, codes, W)
+    return utilities * _weighed(decision, codes, W)
 
 
 def explain(
@@ -194,9 +203,9 @@ def explain(
     added = np.zeros((P.shape[1], 0))
     on = np.flatnonzero(A[:-1].any(axis=1)).tolist()
     if decision.subgroups is not None and on:
-        axes, parts = decision.subgroups.agreed
-        names = tuple(part_name(axes, parts[k]) for k in on)
-        added = -memberships(codes, [parts[k] for k in on]) * np.einsum("sn,ks->nk", pi, A[on])
+        axes, subgroups = decision.subgroups.agreed
+        names = tuple(subgroup_name(axes, subgroups[k]) for k in on)
+        added = -memberships(codes, [subgroups[k] for k in on]) * np.einsum("sn,ks->nk", pi, A[on])
     if decision.kernels is not None and on:
         names = tuple(names_of(decision.kernels)[k] for k in on)
         added = -codes[:, on] * np.einsum("sn,ks->nk", pi, A[on])
@@ -216,14 +225,14 @@ def further_columns(
 
 def _weighed(decision: Decision, codes: np.ndarray, a: np.ndarray) -> np.ndarray:
     """sum_k b_k(x) a_k of every row, (n,), overall last."""
-    found = np.full(len(codes), a[-1])
+    weights = np.full(len(codes), a[-1])
     if decision.kernels is not None:
-        return found + np.einsum("ik,k->i", codes, a[:-1])
+        return weights + np.einsum("ik,k->i", codes, a[:-1])
     if decision.subgroups is None or not a[:-1].any():
-        return found
-    at, (axes, parts) = decision.subgroups.places, decision.subgroups.agreed
+        return weights
+    at, (axes, subgroups) = decision.subgroups.places, decision.subgroups.agreed
     crossed, shallow = cross(codes, sizes_of(axes)), a[:-1][at.shallow]
-    found += weighed_at(crossed, entries(crossed, *at.at), shallow, len(codes))
+    weights += weighed_at(crossed, entries(crossed, *at.at), shallow, len(codes))
     for m in at.deep.tolist():
-        found += a[m] * members(codes, parts[m])
-    return found
+        weights += a[m] * members(codes, subgroups[m])
+    return weights

@@ -143,18 +143,18 @@ def predict(
 
     A row's probabilities do not hang on the rows beside it.
     """
-    found = np.empty((len(estimates.heads), len(table)))
-    own = learned(estimates)
-    if own:
-        found[list(own)] = learner_of(estimates.kind).predict(
+    forest = np.empty((len(estimates.heads), len(table)))
+    learner = learned(estimates)
+    if learner:
+        forest[list(learner)] = learner_of(estimates.kind).predict(
             estimates.arrays, encoding, index, table, who
         )
     for h, head in enumerate(estimates.heads):
-        if h not in own and estimates.aware and head.features:
-            found[h] = in_group(head, _attributes(head, table, who))
-        elif h not in own:
-            found[h] = probability_column(table, estimates.columns[h], who)
-    return on_grid(found, PROBABILITY_BITS)
+        if h not in learner and estimates.aware and head.features:
+            forest[h] = in_group(head, _attributes(head, table, who))
+        elif h not in learner:
+            forest[h] = probability_column(table, estimates.columns[h], who)
+    return on_grid(forest, PROBABILITY_BITS)
 
 
 def _attributes(head: Head, table: Table, who: str) -> dict:
@@ -195,7 +195,7 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> 
         raise ValueError("heads")
     if not all(isinstance(text, str) for text in (header["kind"], *columns)):
         raise ValueError("columns")
-    made = Estimates(
+    estimates = Estimates(
         header["kind"],
         heads,
         int(header["folds"]),
@@ -204,14 +204,14 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> 
         columns,
         header["aware"],
     )
-    if learned(made):
-        learner_of(made.kind)
-    return made
+    if learned(estimates):
+        learner_of(estimates.kind)
+    return estimates
 
 
 def _head(entry: Mapping[str, Any]) -> Head:
     texts = {k: tuple(entry[k]) for k in ("features", "group", "other")}
-    if not all(isinstance(v, str) for own in texts.values() for v in own):
+    if not all(isinstance(v, str) for names in texts.values() for v in names):
         raise ValueError("a head's group")
     if entry["label"] not in (None, 0, 1) or not isinstance(entry["name"], str):
         raise ValueError("a head's label")
@@ -227,12 +227,12 @@ def out_of_fold(
     if not estimates.folds:
         return predict(estimates, encoding, 0, table, who)
     fold = folds_by_features(table, estimates.folds, estimates.seed)
-    found = np.empty((len(estimates.heads), len(table)))
+    forest = np.empty((len(estimates.heads), len(table)))
     for f in range(estimates.folds):
         rows = np.flatnonzero(fold == f)
         if len(rows):
-            found[:, rows] = predict(estimates, encoding, f, table.take(rows), who)
-    return found
+            forest[:, rows] = predict(estimates, encoding, f, table.take(rows), who)
+    return forest
 
 
 def of_all_rows(estimates: Estimates) -> Estimates:

@@ -65,7 +65,7 @@ def heads(
     intersections: bool = False,
 ) -> tuple[Head, ...]:
     """The label's head, and those of the groups.  sensitive_features: the name and the groups of each.  labels: of the
-    rows among which the fairness metric compares (``Notion.labels``).
+    rows among which the fairness metric compares (``Metric.labels``).
 
     ``strata`` of these heads are in the order of ``fairness.comparisons``.
 
@@ -79,8 +79,8 @@ def heads(
         *(
             head
             for names, groups in blocks(sensitive_features, intersections)
-            for own in labels
-            for head in _of_groups(names, groups, own, len(sensitive_features) > 1)
+            for label in labels
+            for head in _of_groups(names, groups, label, len(sensitive_features) > 1)
         ),
     )
 
@@ -118,13 +118,13 @@ def _of_groups(
     names: tuple[str, ...], groups: list[tuple[str, ...]], labels: tuple[int, ...], several: bool
 ) -> list[Head]:
     two, label = len(groups) == 2, labels[0] if len(labels) == 1 else None
-    found = []
+    heads_found = []
     for group in groups[1:] if two else groups:
         pairs = zip(names, group, strict=True)
         what = " & ".join(f"{name}={value}" if several else value for name, value in pairs)
         text = f"group:{what}" + ("" if label is None else f"|{label}")
-        found.append(Head(text, names, group, label, groups[0] if two else ()))
-    return found
+        heads_found.append(Head(text, names, group, label, groups[0] if two else ()))
+    return heads_found
 
 
 def targets(
@@ -176,18 +176,18 @@ def joint(heads: Sequence[Head], P: np.ndarray) -> np.ndarray:
     >>> joint(heads([("sex", ("F", "M"))]), np.array([[0.5], [0.75]])).ravel()
     array([0.25, 0.75])
     """
-    found = []
+    columns = []
     for h, head in enumerate(heads):
         if not head.features:
             continue
         of_label = 1.0 if head.label is None else P[0] if head.label else 1.0 - P[0]
         if head.other:
-            found += [of_label * (1.0 - P[h]), of_label * P[h]]
+            columns += [of_label * (1.0 - P[h]), of_label * P[h]]
             continue
         same = [
             k for k, o in enumerate(heads) if (o.features, o.label) == (head.features, head.label)
         ]
         total = P[same].sum(axis=0)
         share = np.where(total > 0, P[h] / np.where(total > 0, total, 1.0), 1.0 / len(same))
-        found.append(of_label * share)
-    return np.array(found).reshape(len(found), P.shape[1])
+        columns.append(of_label * share)
+    return np.array(columns).reshape(len(columns), P.shape[1])

@@ -35,9 +35,9 @@ def effects(
 
     estimates: of the additive or the linear learner.
     """
-    w, found = np.asarray(estimates.arrays["w"][-1][head], float), {}
+    w, effect_of = np.asarray(estimates.arrays["w"][-1][head], float), {}
     starts = indicators(encoding)[len(encoding.categorical) :]
-    bins = {name: (edges, at) for (name, edges), at in zip(encoding.bands, starts, strict=False)}
+    bins = {name: (edges, at) for (name, edges), at in zip(encoding.bins, starts, strict=False)}
     for j, (name, low, high) in enumerate(encoding.numeric):
         edges, at = bins.get(name, ((), -1))
         cuts = np.array([low, *(e for e in edges if low < e < high), high])
@@ -47,9 +47,9 @@ def effects(
         if at >= 0:
             middle = (cuts[:-1] + cuts[1:]) / 2
             y = y + np.repeat(w[at + np.searchsorted(edges, middle, "right")], 2)
-        found[name] = (x, y - (y.min() + y.max()) / 2)
-    order = sorted(found, key=lambda name: -float(np.ptp(found[name][1])))
-    return {name: found[name] for name in order}
+        effect_of[name] = (x, y - (y.min() + y.max()) / 2)
+    order = sorted(effect_of, key=lambda name: -float(np.ptp(effect_of[name][1])))
+    return {name: effect_of[name] for name in order}
 
 
 def permutation_importances(
@@ -113,7 +113,7 @@ def partial_dependence(
     else:
         column = table.categorical[name]
         codes = np.repeat(np.arange(len(values), dtype=column.codes.dtype), n)
-        own = Column(codes, column.categories)
-        every = replace(every, categorical={**every.categorical, name: own})
-    found = probabilities(every)
-    return values, found.reshape(*found.shape[:-1], len(values), n).mean(axis=-1).T
+        values_of_column = Column(codes, column.categories)
+        every = replace(every, categorical={**every.categorical, name: values_of_column})
+    predictions = probabilities(every)
+    return values, predictions.reshape(*predictions.shape[:-1], len(values), n).mean(axis=-1).T

@@ -10,7 +10,7 @@ import numpy as np
 
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.table import Table
-from agnosticfair.mathematics.basis import Basis, design, is_apart, is_centred, own_width, width
+from agnosticfair.mathematics.basis import Basis, design, is_apart, is_centred, kernel_width, width
 from agnosticfair.mathematics.linear import on_grid
 
 KERNEL_BITS = 14
@@ -48,8 +48,8 @@ def names_of(kernels: Kernels) -> tuple[str, ...]:
     >>> names_of(Kernels(by_client(), ("a", "b"))), names_of(Kernels(gaussian(2)))
     (('client a', 'client b'), ('kernel 1', 'kernel 2'))
     """
-    own = own_width(kernels.basis)
-    numbers = [f"kernel {m}" for m in range(1, own + 1)]
+    width = kernel_width(kernels.basis)
+    numbers = [f"kernel {m}" for m in range(1, width + 1)]
     if not is_apart(kernels.basis):
         return tuple(numbers)
     of_each = numbers if is_centred(kernels.basis) else [""]
@@ -58,7 +58,7 @@ def names_of(kernels: Kernels) -> tuple[str, ...]:
 
 def plain(encoding: Encoding) -> Encoding:
     """The encoding without bins, in whose space the centres lie."""
-    return replace(encoding, bands=())
+    return replace(encoding, bins=())
 
 
 def weights(
@@ -98,7 +98,7 @@ def from_header(
         raise ValueError("clients")
     basis = Basis(**{f.name: header["basis"][f.name] for f in fields(Basis)})
     centred, there = is_centred(basis), centres is not None
-    if basis.kind in ("function", "named") or isinstance(basis.sigma, str) or centred != there:
+    if basis.kind in ("function", "subgroups") or isinstance(basis.sigma, str) or centred != there:
         raise ValueError("kernels")
     if centres is not None:
         fits = centres.shape == (basis.kernels, plain(encoding).width)

@@ -45,12 +45,12 @@ def compact(encoding: Encoding, table: Table, who: str = "the data") -> Compact:
 
 def scores(rows: Compact, w: np.ndarray) -> np.ndarray:
     """w.x of every row, (n,).  w: (D,), the intercept last."""
-    found = np.full(rows.numbers.shape[1] if len(rows.numbers) else rows.codes.shape[1], w[-1])
+    margins = np.full(rows.numbers.shape[1] if len(rows.numbers) else rows.codes.shape[1], w[-1])
     for j, column in enumerate(rows.numbers):
-        found += column * w[j]
+        margins += column * w[j]
     for (a, b), codes in zip(pairwise(rows.starts), rows.codes, strict=True):
-        found += w[a:b][codes]
-    return found
+        margins += w[a:b][codes]
+    return margins
 
 
 def predict(

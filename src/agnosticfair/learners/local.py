@@ -46,7 +46,7 @@ def trained(
         ]
         for f in range(folds + 1)
     ]
-    made = Estimates(_known_as(type(classifier).__name__, models), heads, folds, seed)
+    estimates = Estimates(_known_as(type(classifier).__name__, models), heads, folds, seed)
     loss = 0.0
     for f in range(folds):
         for h in range(len(heads)):
@@ -54,7 +54,7 @@ def trained(
             if on.any():
                 p = np.clip(_positive(models[f][h], X[on]), _TINY, 1 - _TINY)
                 loss += float(log_loss(np.log(p / (1 - p)), t[h, on].astype(float)).sum())
-    return made, loss / max(len(table), 1)
+    return estimates, loss / max(len(table), 1)
 
 
 def _fitted(
@@ -66,9 +66,9 @@ def _fitted(
     y = t[on].astype(int)
     if len({*y.tolist()}) < 2:
         return float(y.mean()) if len(y) else 0.5
-    given = {} if weights is None else {"sample_weight": weights[on]}
+    options = {} if weights is None else {"sample_weight": weights[on]}
     try:
-        return clone(classifier).fit(X[on], y, **given)
+        return clone(classifier).fit(X[on], y, **options)
     except TypeError as error:
         raise SettingsError(
             f"learner {type(classifier).__name__} cannot be fitted ({error}): take a classifier of scikit-learn's kind"
@@ -89,9 +89,9 @@ def _known_as(called: str, models: list[list[Any]]) -> str:
     def predict(
         arrays: Mapping[str, np.ndarray], encoding: Encoding, index: int, table: Table, who: str
     ) -> np.ndarray:
-        own = models[index if "last" not in arrays else -1]
+        estimator = models[index if "last" not in arrays else -1]
         X = encode(encoding, table, who)
-        return np.array([_positive(model, X) for model in own])
+        return np.array([_positive(model, X) for model in estimator])
 
     def of_all_rows(arrays: Mapping[str, np.ndarray], folds: int) -> dict[str, np.ndarray]:
         return {"last": np.ones(1)}

@@ -83,7 +83,7 @@ class Rule:
         """Whether the learner has a place for numbers that are missing: bins of their own."""
         return isinstance(self.learner, str) and self.learner != "linear"
 
-    def prices(self, base_rate: float) -> tuple[float, float]:
+    def error_costs(self, base_rate: float) -> tuple[float, float]:
         """What a false positive and a false negative cost, where so many rows are positive.
 
         Parameters
@@ -96,7 +96,7 @@ class Rule:
 
         Examples
         --------
-        >>> Rule().prices(0.25), Rule(costs="balanced").prices(0.25)
+        >>> Rule().error_costs(0.25), Rule(costs="balanced").error_costs(0.25)
         ((1.0, 1.0), (0.5, 1.5))
         """
         if self.costs is None:

@@ -33,7 +33,7 @@ class Outcome(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Ambiguity:
-    """A = {0 <= alpha <= bound, psi_theta . alpha = n}: reweighings whose mean weight is one.
+    """A = {0 <= alpha <= bound, psi_theta . alpha = n}: reweightings whose mean weight is one.
 
     psi_theta: (M,), sum_i K(x_i) over the n rows, non-negative.  bound: None is no bound.
     """
@@ -146,16 +146,16 @@ def _check_groups(A: Ambiguity, b: Array, floor: float, names: Sequence[str] | N
     if not 0 <= floor <= 1:
         raise SettingsError(f"floor {floor:g} is not a share of the mass: set it between 0 and 1")
     for name, mass in zip(range(len(b)) if names is None else names, b, strict=True):
-        most = worst_linear(A, mass).value / A.n
-        if not most > 0:
+        maximum = worst_linear(A, mass).value / A.n
+        if not maximum > 0:
             raise SettingsError(
                 f"group {name!r} has no mass: no kernel reaches a row of it; "
                 f"check the sensitive column or use a wider kernel"
             )
-        if most < floor - SLACK:
+        if maximum < floor - SLACK:
             raise SettingsError(
                 f"floor {floor:g} is too high for group {name!r}: it never has more than "
-                f"{most:.3g} of the mass; lower it to at most {_rounded(most, np.floor):g}"
+                f"{maximum:.3g} of the mass; lower it to at most {_rounded(maximum, np.floor):g}"
             )
     together = worst_linear_subject_to(A, 0 * b[0], A_ub=-b, b_ub=np.full(len(b), -floor * A.n))
     if together.outcome is not Outcome.OPTIMAL:

@@ -1,8 +1,8 @@
-"""Reweighing functions K: what the adversary can weigh up, one column per kernel (eq. reweighing_alpha).
+"""Reweighting functions K: what the adversary can weigh up, one column per kernel (eq. reweighing_alpha).
 
 theta_alpha(x) = sum_m alpha_m K_m(x).  A basis is data; ``design`` turns rows into K of shape (n, M).
 Any function from rows to K will do as well (``checked``): whoever holds the rows calls it, and the
-fit sees kind 'function'. ``indicator``, ``bands``, ``gaussian_at`` and ``product`` make such functions.
+fit sees kind 'function'. ``indicator``, ``bins``, ``gaussian_at`` and ``product`` make such functions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics.parts import FEATURES, SITE, check_depth
+from agnosticfair.mathematics.subgroups import FEATURES, SITE, check_depth
 from agnosticfair.settings import COUNT, NATURAL, POSITIVE, SHARE, require, require_name
 
 CENTRES = ("rows", "ranges", "kmeans", "given")
-Reweighing = Callable[[Any], np.ndarray]
+Reweighting = Callable[[Any], np.ndarray]
 """A user's own basis: from rows X to K, (n, M), non-negative."""
 
 
@@ -40,12 +40,12 @@ class Basis:
     split: bool = False
     columns: tuple[str, ...] | None = None
     depth: int = 2
-    least: float = 0.01
-    bands: int = 4
+    min_share: float = 0.01
+    bins: int = 4
 
     @property
-    def own_columns(self) -> tuple[str, ...]:
-        """The columns that are named to name parts: neither all features nor the site."""
+    def column_names(self) -> tuple[str, ...]:
+        """The columns that are named to name subgroups: neither all features nor the site."""
         return tuple(c for c in self.columns or () if c not in (FEATURES, SITE))
 
     def __post_init__(self) -> None:
@@ -54,9 +54,9 @@ class Basis:
         if self.split and not KINDS[self.kind].splits:
             raise SettingsError(f"a basis {self.kind!r} cannot be split by client: take 'gaussian'")
         require_name("centres", self.centres, CENTRES)
-        require(COUNT, kernels=self.kernels, bands=self.bands)
+        require(COUNT, kernels=self.kernels, bins=self.bins)
         check_depth(self.depth)
-        require(SHARE, least=self.least)
+        require(SHARE, min_share=self.min_share)
         if not isinstance(self.sigma, str) or self.sigma != "median":
             require(POSITIVE._replace(words="a positive number, or 'median'"), sigma=self.sigma)
 
@@ -114,21 +114,21 @@ def gaussian(kernels: int = 200, sigma: float | str = 1.0, centres: str = "kmean
     return Basis("gaussian", kernels, sigma, centres)
 
 
-def subpopulations(
-    columns: Sequence[str] | None = None, depth: int = 2, least: float = 0.01, bands: int = 4
+def subgroups(
+    columns: Sequence[str] | None = None, depth: int = 2, min_share: float = 0.01, bins: int = 4
 ) -> Basis:
-    """Parts that people can name: every conjunction of at most ``depth`` values of different columns.
+    """Subgroups that people can name: every conjunction of at most ``depth`` values of different columns.
 
     Parameters
     ----------
     columns : sequence of str, optional
-        Whose values name parts: all features unless said, or by '*' among others, ``("*", "race")``. Columns that are
-        no features, and sensitive ones, may be named; 'site' is the client that holds a row.
+        Whose values name subgroups: all features unless said, or by '*' among others, ``("*", "race")``. Columns that
+        are no features, and sensitive ones, may be named; 'site' is the client that holds a row.
     depth : int
-        Values in one part, 1 to 3.
-    least : float
-        The share of the rows that a part of an audit holds at least; a rule has ``min_people``.
-    bands : int
+        Values in one subgroup, 1 to 3.
+    min_share : float
+        The share of the rows that a subgroup of an audit holds at least; a rule has ``min_people``.
+    bins : int
         Into which a column of numbers is cut, each with about as many rows, by counts that clients send.
 
     Returns
@@ -137,14 +137,14 @@ def subpopulations(
 
     Examples
     --------
-    >>> subpopulations(depth=1).least
+    >>> subgroups(depth=1).min_share
     0.01
     """
     named = None if columns is None else tuple(columns)
-    return Basis("named", columns=named, depth=depth, least=least, bands=bands)
+    return Basis("subgroups", columns=named, depth=depth, min_share=min_share, bins=bins)
 
 
-def checked(function: Reweighing, X: Any, n: int) -> np.ndarray:
+def checked(function: Reweighting, X: Any, n: int) -> np.ndarray:
     """K = function(X), (n, M), or the sentence that says what is wrong with it.
 
     >>> checked(lambda X: np.ones((len(X), 2)), np.zeros((3, 1)), 3).shape
@@ -168,7 +168,7 @@ def _column(X: Any, column: int | str) -> np.ndarray:
     return np.asarray(X)[:, column] if isinstance(column, int) else np.asarray(X[column])
 
 
-def indicator(column: int | str, values: Sequence[Any]) -> Reweighing:
+def indicator(column: int | str, values: Sequence[Any]) -> Reweighting:
     """One kernel per value of a column, and none for other values.
 
     Parameters
@@ -179,7 +179,7 @@ def indicator(column: int | str, values: Sequence[Any]) -> Reweighing:
 
     Returns
     -------
-    Reweighing
+    Reweighting
         A function from X to K, (n, M).
 
     Examples
@@ -192,8 +192,8 @@ def indicator(column: int | str, values: Sequence[Any]) -> Reweighing:
     return lambda X: (_column(X, column)[:, None] == np.asarray(values)).astype(float)
 
 
-def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
-    """One kernel per band of a numeric column: below the first edge, between two, from the last one up.
+def bins(column: int | str, edges: Sequence[float]) -> Reweighting:
+    """One kernel per bin of a numeric column: below the first edge, between two, from the last one up.
 
     Parameters
     ----------
@@ -202,11 +202,11 @@ def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
 
     Returns
     -------
-    Reweighing
+    Reweighting
 
     Examples
     --------
-    >>> bands(0, (30, 50))(np.array([[29], [30], [64]]))
+    >>> bins(0, (30, 50))(np.array([[29], [30], [64]]))
     array([[1., 0., 0.],
            [0., 1., 0.],
            [0., 0., 1.]])
@@ -215,7 +215,7 @@ def bands(column: int | str, edges: Sequence[float]) -> Reweighing:
     return lambda X: np.eye(len(edges) + 1)[np.searchsorted(edges, _column(X, column), "right")]
 
 
-def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighing:
+def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighting:
     """Gaussians around centres that you name, a public sample say.
 
     Parameters
@@ -227,7 +227,7 @@ def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighing:
 
     Returns
     -------
-    Reweighing
+    Reweighting
 
     Examples
     --------
@@ -238,20 +238,20 @@ def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighing:
     return lambda X: gaussian_kernel(np.asarray(X, float), b, sigma)
 
 
-def product(one: Reweighing, two: Reweighing) -> Reweighing:
+def product(one: Reweighting, two: Reweighting) -> Reweighting:
     """Every kernel of one times every kernel of the other.
 
     Parameters
     ----------
-    one, two : Reweighing
+    one, two : Reweighting
 
     Returns
     -------
-    Reweighing
+    Reweighting
 
     Examples
     --------
-    >>> product(bands(0, (1,)), indicator(1, (5, 6)))(np.array([[0, 5], [2, 6]]))
+    >>> product(bins(0, (1,)), indicator(1, (5, 6)))(np.array([[0, 5], [2, 6]]))
     array([[1., 0., 0., 0.],
            [0., 0., 0., 1.]])
     """
@@ -355,10 +355,10 @@ register(
     )
 )
 register(BasisKind("function", None))
-register(BasisKind("named", None))
+register(BasisKind("subgroups", None))
 
 
-def own_width(basis: Basis) -> int:
+def kernel_width(basis: Basis) -> int:
     """The number of kernels that one client's rows have: those of its ``support``."""
     return KINDS[basis.kind].kernels(basis)
 
@@ -384,7 +384,7 @@ def width(basis: Basis, clients: Sequence[str]) -> int:
     >>> width(by_client(), ["a", "b"])
     2
     """
-    return own_width(basis) * (len(clients) if is_apart(basis) else 1)
+    return kernel_width(basis) * (len(clients) if is_apart(basis) else 1)
 
 
 def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
@@ -393,8 +393,8 @@ def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
     >>> support(by_client(), "b", ["a", "b"])
     slice(1, 2, None)
     """
-    own, size = clients.index(client) if is_apart(basis) else 0, own_width(basis)
-    return slice(own * size, (own + 1) * size)
+    place, size = clients.index(client) if is_apart(basis) else 0, kernel_width(basis)
+    return slice(place * size, (place + 1) * size)
 
 
 def settled(basis: Basis, centres: np.ndarray) -> Basis:
@@ -407,7 +407,7 @@ def settled(basis: Basis, centres: np.ndarray) -> Basis:
 
 
 def around(K: np.ndarray, weights: np.ndarray | None, trust: float) -> np.ndarray:
-    """K whose mixtures are the reweighings r (trust + (1 - trust) K alpha) around weights r, mean one.
+    """K whose mixtures are the reweightings r (trust + (1 - trust) K alpha) around weights r, mean one.
 
     >>> around(np.array([[0.0], [2.0]]), np.array([1.0, 3.0]), 0.5)
     array([[0.375],
@@ -417,7 +417,7 @@ def around(K: np.ndarray, weights: np.ndarray | None, trust: float) -> np.ndarra
     return r[:, None] * ((1 - trust) * K + trust * (r @ K / len(r)))
 
 
-def own_design(basis: Basis, X: np.ndarray, centres: np.ndarray | None) -> np.ndarray:
+def kernel_design(basis: Basis, X: np.ndarray, centres: np.ndarray | None) -> np.ndarray:
     """K for the rows X (n, d) of one client, of its ``support`` only."""
     make = KINDS[basis.kind].design
     if make is None:
@@ -436,7 +436,7 @@ def design(
     array([[0., 1.],
            [0., 1.]])
     """
-    K = own_design(basis, X, centres)
+    K = kernel_design(basis, X, centres)
     if not is_apart(basis):
         return K
     whole = np.zeros((len(X), width(basis, clients)))

@@ -13,7 +13,7 @@ CAP = 0.05
 """The share of a bound's level that either rate alone may use: the region lies within the box of the two limits at
 that level."""
 
-LEAST = -3.0
+MINIMUM = -3.0
 """The lowest normal score that a rate may add: a cell that fits all too well makes up for no more of the other."""
 
 FEW = 20
@@ -55,7 +55,7 @@ def largest(
     each. The set of all p with ``F(p) = S + BEND T^2 <= c``, Z1 and Z0 at most B, has probability at least 1 - alpha
     of holding the true p, where ``S = w1 Z1 + w0 Z0, T = w0 Z1 - w1 Z0``, w a unit vector that depends on p and n
     alone, T is clipped to where F increases in Z1 and Z0, and c, B are such that standard normal G1, G0 have
-    ``P(G1 + BEND G0^2 > c) (1 + 2 Phi(LEAST)) = (1 - 2 CAP) alpha`` and ``P(G1 > B) = CAP alpha``.
+    ``P(G1 + BEND G0^2 > c) (1 + 2 Phi(MINIMUM)) = (1 - 2 CAP) alpha`` and ``P(G1 > B) = CAP alpha``.
 
     *Proof.* Exact p-values are stochastically at least uniform, so each Phi^-1(1 - P) is stochastically at most
     normal; X1, X0 are independent, so there are independent normal G with Z <= max(G, LEAST). F and the two caps
@@ -76,18 +76,18 @@ def largest(
     ends = clopper_pearson(k, n, np.where(rough, alpha, 2 * CAP * alpha))
     low, high = ends[0][0], ends[1][1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(low > 0, high / low, np.inf) if relative else high - low
-    found = np.where((n > 0).all(axis=0), found, np.inf if relative else 1.0)
+        distance = np.where(low > 0, high / low, np.inf) if relative else high - low
+    distance = np.where((n > 0).all(axis=0), distance, np.inf if relative else 1.0)
     if there.any():
-        found[there] = _walked(k[:, there], n[:, there], alpha[there], relative)
-    return found
+        distance[there] = _walked(k[:, there], n[:, there], alpha[there], relative)
+    return distance
 
 
 def _walked(k: np.ndarray, n: np.ndarray, alpha: np.ndarray, relative: bool) -> np.ndarray:
     """The largest difference along the boundary: a coarse look, then a fine one where that was best."""
     from scipy.special import ndtr, ndtri
 
-    level = (1 - 2 * CAP) * alpha / (1 + 2 * ndtr(LEAST))
+    level = (1 - 2 * CAP) * alpha / (1 + 2 * ndtr(MINIMUM))
     limits = _critical(level), -ndtri(CAP * alpha)
     coarse = np.broadcast_to(np.linspace(-6.0, 6.0, 21), (k.shape[1], 21))
     near = coarse[0, _at(k, n, limits, coarse, relative, 6).argmax(axis=1)]
@@ -123,7 +123,7 @@ def _at(
         s1 = np.sqrt((p1 * (1 - p1) + 0.25 / n1) / n1) / (p1 + 0.25 / n1 if relative else 1.0)
         w0, w1 = s0 / np.hypot(s0, s1), s1 / np.hypot(s0, s1)
         t = np.clip(
-            T, (LEAST - w1 * c) / w0, (w0 * c - LEAST) / w1
+            T, (MINIMUM - w1 * c) / w0, (w0 * c - MINIMUM) / w1
         )  # where both scores are at least LEAST
         S = c - BEND * np.clip(t, -w1 / (2 * BEND * w0), w0 / (2 * BEND * w1)) ** 2
         z0, z1 = np.minimum(w0 * S - w1 * t, cap), np.minimum(w1 * S + w0 * t, cap)

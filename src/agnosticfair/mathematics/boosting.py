@@ -23,7 +23,7 @@ GRADIENT_BITS = 20
 G, H, N = range(3)
 """What a histogram holds of a code's rows: the sum of gradients, of Hessians, and how many there are."""
 
-_TINY, _LEAST = 1e-12, 1e-9
+_TINY, _MINIMUM = 1e-12, 1e-9
 """Added to Hessians; and the share of a node's score that a split must add."""
 
 _ROWS = 1 << 15
@@ -134,8 +134,8 @@ def histogram(
     add, step = compiled(add_rows), _packed_rows(h)
     if add is not None and step:
         for a in range(0, len(slot), step):
-            own = slice(a, a + step)
-            add(codes[own], slot[own], g[own], h[own], bins.starts, total)
+            chunk = slice(a, a + step)
+            add(codes[chunk], slot[chunk], g[chunk], h[chunk], bins.starts, total)
         return total
     together = max(1, min(slots, _CODES // B))
     for begin in range(0, len(slot), _ROWS):
@@ -163,12 +163,12 @@ def add_rows(
     for i in range(len(slot)):
         if slot[i] < 0:
             continue
-        own = packed[slot[i]]
+        node_histogram = packed[slot[i]]
         g_i, both = np.int64(g[i] * unit), (np.int64(h[i] * unit) << _COUNT_BITS) + 1
         for c in range(codes.shape[1]):
             at = starts[c] + codes[i, c]
-            own[at, 0] += g_i
-            own[at, 1] += both
+            node_histogram[at, 0] += g_i
+            node_histogram[at, 1] += both
     for s in range(S):
         for b in range(B):
             total[s, b, 0] += packed[s, b, 0] / unit
@@ -182,8 +182,8 @@ def _packed_rows(h: np.ndarray) -> int:
     >>> _packed_rows(np.array([0.25, 0.1])), _packed_rows(np.array([1e30]))
     (4194303, 0)
     """
-    most = float(h.max(initial=0.25))
-    return min((1 << _COUNT_BITS) - 1, int(2.0 ** (62 - _COUNT_BITS - GRADIENT_BITS) / most))
+    maximum = float(h.max(initial=0.25))
+    return min((1 << _COUNT_BITS) - 1, int(2.0 ** (62 - _COUNT_BITS - GRADIENT_BITS) / maximum))
 
 
 def _counted(
@@ -299,7 +299,7 @@ def _best(
             sums := np.zeros((Q, 3)),
         )
     parent = _parent(whole, settings, monotone)
-    none = ~(best > parent + _LEAST * np.abs(parent))
+    none = ~(best > parent + _MINIMUM * np.abs(parent))
     column = np.where(none, LEAF, bins.column[at])
     threshold = (at - bins.starts[bins.column[at]]).astype(np.uint8)
     absent = (at < bins.ordered) & ~none
@@ -324,17 +324,25 @@ def scan_cuts(
 ) -> None:
     """``_best_cuts`` without monotone columns, as a loop; the last four are written to."""
     for q in range(len(hist)):
-        own = hist[q]
+        node_histogram = hist[q]
         G_q, H_q, N_q = 0.0, 0.0, 0.0
         for b in range(starts[1]):
-            G_q, H_q, N_q = G_q + own[b, 0], H_q + own[b, 1], N_q + own[b, 2]
+            G_q, H_q, N_q = (
+                G_q + node_histogram[b, 0],
+                H_q + node_histogram[b, 1],
+                N_q + node_histogram[b, 2],
+            )
         for skip in range(2):  # missing numbers to the left, then to the right
             for c in range(numeric if skip else len(starts) - 1):
-                if skip and own[starts[c], 2] == 0:
+                if skip and node_histogram[starts[c], 2] == 0:
                     continue
                 g, h, n = 0.0, 0.0, 0.0
                 for b in range(starts[c] + skip, starts[c + 1]):
-                    g, h, n = g + own[b, 0], h + own[b, 1], n + own[b, 2]
+                    g, h, n = (
+                        g + node_histogram[b, 0],
+                        h + node_histogram[b, 1],
+                        n + node_histogram[b, 2],
+                    )
                     if min(n, N_q - n) < min_rows or min(h, H_q - h) < min_hessian:
                         continue
                     if c >= numeric and not cuts[q, b - starts[numeric]]:
@@ -426,12 +434,12 @@ def _ordered_categories(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The order of each column's categories by G / (H + smooth), (Q, B_c), as places among them; and after which ones,
     in this order, a split may come. Those that are rare in the node are taken as one."""
-    own = hist[:, bins.ordered :]
-    rare = own[..., N] < settings.min_rows
+    block = hist[:, bins.ordered :]
+    rare = block[..., N] < settings.min_rows
     begin = bins.starts[bins.numeric : -1] - bins.ordered
     column = bins.column[bins.ordered :]
-    together = np.add.reduceat(np.where(rare[..., None], own, 0.0), begin, axis=1)
-    merged = np.where(rare[..., None], together[:, column - bins.numeric], own)
+    together = np.add.reduceat(np.where(rare[..., None], block, 0.0), begin, axis=1)
+    merged = np.where(rare[..., None], together[:, column - bins.numeric], block)
     ratio = merged[..., G] / (merged[..., H] + settings.smooth + _TINY)
     order = np.lexsort((~rare, ratio, np.broadcast_to(column, ratio.shape)))  # lower codes first
     inside = np.take_along_axis(rare, order, axis=1)

@@ -1,14 +1,15 @@
 """Bounds that hold, with a stated probability, for the population that held-out rows were drawn from.
 
-Rows are independent draws, and the model was fitted on others. Within a cell (a part, a group and, where the notion
+Rows are independent draws, and the model was fitted on others. Within a cell (a subgroup, a group and, where the metric
 asks for one, a label) the positive decisions among the cell's n rows are then binomial, so that Clopper and Pearson's
 limits are exact at any n. Theorems, each with the proof in its docstring, make of them what a certificate says:
 
 - ``binomial.largest``: of two rates, the largest difference (or ratio), about 1.45 times tighter than the box of both
   limits;
-- ``levels``: what every part gets of delta, by rows alone, so that the parts may be any conjunctions, ever so many;
+- ``levels``: what every subgroup gets of delta, by rows alone, so that the subgroups may be any conjunctions, ever so
+many;
 - ``within``: the bound over all of them at once, which needs no correction for their number;
-- ``reweighed``: the worst over mixtures of parts, and over kernels, as a fractional program over a box.
+- ``reweighting``: the worst over mixtures of subgroups, and over kernels, as a fractional program over a box.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair.mathematics import notions
+from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.binomial import clopper_pearson, largest
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 
-SHARP, EVERYBODY, REST, COUNTS, ONE, UPPER = 0.815, 0.05, 0.02, 0.01, 0.005, 0.1
-"""What delta is spent on: intervals of estimable parts, of everybody by itself and of other parts, counts of all and of
-one, the bound over all."""
+SHARP, OVERALL, REST, COUNTS, ONE, UPPER = 0.815, 0.05, 0.02, 0.01, 0.005, 0.1
+"""What delta is spent on: intervals of estimable subgroups, of everybody by itself and of other subgroups, counts of
+all and of one, the bound over all."""
 
 OPTIMISTIC = 3.4
-"""Standard errors of a bound at the least: a part that is too wide even so is not bounded sharply."""
+"""Standard errors of a bound at the least: a subgroup that is too wide even so is not bounded sharply."""
 
 RARE = 4.0
 """By how many times fewer rows than the second largest a group of everybody is left out, where rows are too few for the
@@ -37,17 +38,17 @@ precision."""
 
 
 def spent(rows: ArrayLike, n: float, sets: int, candidates: int, delta: float) -> np.ndarray:
-    """What each part gets of delta, by its own rows: delta / 2 (1 / candidates + rows / (n sets)), (M,).
+    """What each subgroup gets of delta, by its own rows: delta / 2 (1 / candidates + rows / (n sets)), (M,).
 
-    Parts are conjunctions of values of some columns; ``candidates`` of them could have been looked at, and they come
-    of ``sets`` different sets of columns, the empty one (everybody) included.
+    Subgroups are conjunctions of values of some columns; ``candidates`` of them could have been looked at, and they
+    come of ``sets`` different sets of columns, the empty one (everybody) included.
 
-    **Theorem.** If part m's bounds fail with probability at most delta_m given the counts of its cells, all bounds
-    hold with probability at least 1 - delta, whichever parts are then shown.
+    **Theorem.** If subgroup m's bounds fail with probability at most delta_m given the counts of its cells, all bounds
+    hold with probability at least 1 - delta, whichever subgroups are then shown.
 
-    *Proof.* delta_m is a function of part m's own counts, so that P(m fails) <= E[delta_m]. The parts of one set of
-    columns are disjoint: their rows add up to at most n, so that sum_m delta_m <= delta for every outcome, and the
-    union of failures has probability at most E[sum_m delta_m] <= delta. []
+    *Proof.* delta_m is a function of subgroup m's own counts, so that P(m fails) <= E[delta_m]. The subgroups of one
+    set of columns are disjoint: their rows add up to at most n, so that sum_m delta_m <= delta for every outcome, and
+    the union of failures has probability at most E[sum_m delta_m] <= delta. []
 
     >>> spent([100, 60, 40], 100, sets=2, candidates=4, delta=0.08).round(4).tolist()
     [0.03, 0.022, 0.018]
@@ -55,20 +56,20 @@ def spent(rows: ArrayLike, n: float, sets: int, candidates: int, delta: float) -
     return delta / 2 * (1 / candidates + np.asarray(rows, float) / (n * sets))
 
 
-def compared(counts: np.ndarray, notion: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positive decisions k and rows n behind every rate that a notion looks at: (L, G, M) each, L sets of labels.
+def compared(counts: np.ndarray, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """Positive decisions k and rows n behind every rate that a metric looks at: (L, G, M) each, L sets of labels.
 
-    counts: (M, G, 2, 2) rows by part, group, label, decision.
+    counts: (M, G, 2, 2) rows by subgroup, group, label, decision.
     """
-    looked = notions.ratios(NOTIONS[notion], np.moveaxis(counts, 0, -1))
+    looked = metrics.ratios(METRICS[metric], np.moveaxis(counts, 0, -1))
     return np.stack([k for _, k, _ in looked]), np.stack([n for _, _, n in looked])
 
 
-def on_rows(counts: np.ndarray, notion: str, keep: np.ndarray) -> np.ndarray:
+def on_rows(counts: np.ndarray, metric: str, keep: np.ndarray) -> np.ndarray:
     """What ``differences`` has as value, without any bound, (M,); nan where nothing is compared."""
-    k, n = compared(counts, notion)
+    k, n = compared(counts, metric)
     there = np.where(keep.T, n, 0)
-    if not NOTIONS[notion].bounds:
+    if not METRICS[metric].bounds:
         return _widest(k, there)[0]
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.fmax.reduce(np.where(there > 0, k / n, np.nan)[0])
@@ -76,7 +77,7 @@ def on_rows(counts: np.ndarray, notion: str, keep: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of every part: the value on the rows, and the ends between which the population's lies, (M,) each.  pair:
+    """Of every subgroup: the value on the rows, and the ends between which the population's lies, (M,) each.  pair:
     (M, 2) the groups of the value on the rows, the higher rate first; -1 without any."""
 
     value: np.ndarray
@@ -88,20 +89,20 @@ class Bounds:
 def differences(
     counts: np.ndarray,
     delta: ArrayLike,
-    notion: str,
+    metric: str,
     keep: np.ndarray | None = None,
     rough: ArrayLike = False,
 ) -> Bounds:
-    """The largest difference of two groups' rates in each part, from (M, G, 2, 2) counts; 'bounded_group_loss':
-    the highest error rate.  delta: (M,) what the part's bounds may fail with, together.
+    """The largest difference of two groups' rates in each subgroup, from (M, G, 2, 2) counts; 'bounded_group_loss':
+    the highest error rate.  delta: (M,) what the subgroup's bounds may fail with, together.
 
     Both ends hold at once (``ends``).  keep: (M, G), the groups that are compared, all unless said; which ones may
-    hang on the part's own counts of rows, not on decisions. A group without rows is compared with none on the rows,
+    hang on the subgroup's own counts of rows, not on decisions. A group without rows is compared with none on the rows,
     and leaves ``high`` at 1: what is not there cannot be bounded.
     """
-    k, n = compared(counts, notion)
+    k, n = compared(counts, metric)
     keep = np.ones((k.shape[2], k.shape[1]), bool) if keep is None else keep
-    if NOTIONS[notion].bounds:
+    if METRICS[metric].bounds:
         return _rates_alone(k[0], n[0], np.asarray(delta, float), keep.T)
     value, pair = _widest(k, np.where(keep.T, n, 0))
     outer, inner = (_ups(k, n, level, rough) for level in ends(delta, len(k), k.shape[1]))
@@ -118,28 +119,29 @@ def differences(
 
 def _over(
     reduce: Callable[..., np.ndarray],
-    found: Mapping[tuple[int, int, int], np.ndarray],
+    bounds_of: Mapping[tuple[int, int, int], np.ndarray],
     keep: np.ndarray,
     nothing: float,
 ) -> np.ndarray:
     """The largest or smallest over the pairs of groups that are both kept, (M,)."""
     return reduce(
-        [np.where(keep[:, i] & keep[:, j], v, nothing) for (_, i, j), v in found.items()], axis=0
+        [np.where(keep[:, i] & keep[:, j], v, nothing) for (_, i, j), v in bounds_of.items()],
+        axis=0,
     )
 
 
 def ratios(
     counts: np.ndarray,
     delta: ArrayLike,
-    notion: str = "demographic_parity",
+    metric: str = "demographic_parity",
     keep: np.ndarray | None = None,
     rough: ArrayLike = False,
 ) -> Bounds:
-    """The impact ratio of each part: the lowest of the groups' rates over the highest one, and its bounds.
+    """The impact ratio of each subgroup: the lowest of the groups' rates over the highest one, and its bounds.
 
     Rates of which none is positive have no ratio: nan on the rows, and 0 to 1 around it.
     """
-    k, n = compared(counts, notion)
+    k, n = compared(counts, metric)
     keep = np.ones((k.shape[2], k.shape[1]), bool) if keep is None else keep
     levels = ends(delta, len(k), k.shape[1])
     outer, inner = (_ups(k, n, level, rough, relative=True) for level in levels)
@@ -162,7 +164,7 @@ def ratios(
 
 
 def ends(delta: ArrayLike, sets: int, groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """The levels of a part's one-sided bounds: for the outer end of its largest difference, and for the inner end.
+    """The levels of a subgroup's one-sided bounds: for the outer end of its largest difference, and for the inner end.
 
     **Theorem.** Let D be the largest of the differences d_e, e the ordered pairs of groups in each set of labels, J in
     all, and let every one-sided bound of d_e be exact. With the outer end the largest of bounds at level delta / 2,
@@ -191,13 +193,15 @@ def _widest(k: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The largest difference on the rows, and its groups; nan and -1 where fewer than two have rows."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = np.where(n > 0, k / n, np.nan)
-    most = np.where(np.isnan(rates), -np.inf, rates)
-    least = np.where(np.isnan(rates), np.inf, rates)
-    gaps = most.max(axis=1) - least.min(axis=1)
+    maximum = np.where(np.isnan(rates), -np.inf, rates)
+    minimum = np.where(np.isnan(rates), np.inf, rates)
+    gaps = maximum.max(axis=1) - minimum.min(axis=1)
     gaps[(n > 0).sum(axis=1) < 2] = -np.inf
-    which, parts = gaps.argmax(axis=0), np.arange(k.shape[2])
-    value = gaps[which, parts]
-    pair = np.stack([most.argmax(axis=1)[which, parts], least.argmin(axis=1)[which, parts]], axis=1)
+    which, places = gaps.argmax(axis=0), np.arange(k.shape[2])
+    value = gaps[which, places]
+    pair = np.stack(
+        [maximum.argmax(axis=1)[which, places], minimum.argmin(axis=1)[which, places]], axis=1
+    )
     none = ~np.isfinite(value)
     pair[none] = -1
     return np.where(none, np.nan, value), pair
@@ -210,25 +214,25 @@ def _rates_alone(k: np.ndarray, n: np.ndarray, delta: np.ndarray, keep: np.ndarr
     low, high = np.where(keep, low, 0.0), np.where(keep | ~keep.any(axis=0), high, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = np.where((n > 0) & keep, k / n, -np.inf)
-    top, found = rates.argmax(axis=0), rates.max(axis=0)
-    there = np.isfinite(found)
+    top, highest = rates.argmax(axis=0), rates.max(axis=0)
+    there = np.isfinite(highest)
     pair = np.where(there[:, None], np.stack([top, top], axis=1), -1)
-    return Bounds(np.where(there, found, np.nan), low.max(axis=0), high.max(axis=0), pair)
+    return Bounds(np.where(there, highest, np.nan), low.max(axis=0), high.max(axis=0), pair)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What is known of the parts before any decision is looked at.
+    """What is known of the subgroups before any decision is looked at.
 
     rows: (L, G, M), of the groups behind the compared rates, for each set of labels.  total: (M,), all rows,
-    everybody's first.  least: the share of rows that a part must hold to be bounded sharply.  sets, candidates:
+    everybody's first.  min_share: the share of rows that a subgroup must hold to be bounded sharply.  sets, candidates:
     see ``spent``. precision: the half width up to which a difference counts as estimable.  alone: rates are
     bounded, not compared.
     """
 
     rows: np.ndarray
     total: np.ndarray
-    least: float
+    min_share: float
     sets: int
     candidates: int
     precision: float
@@ -236,22 +240,22 @@ class Sample:
 
 
 def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """What each part gets of delta, (M,), and which parts are bounded sharply, (M,) of bool.
+    """What each subgroup gets of delta, (M,), and which subgroups are bounded sharply, (M,) of bool.
 
-    **Theorem.** Let E be the parts whose counts N pass a rule that more rows only pass more easily (``_enough``), and
-    K the number of candidates whose counts pass it after being inflated twice, N -> ``_above(_below(N))``. If
-    every part in E has bounds of level SHARP delta / K, and every other one of REST times ``spent``, all hold with
+    **Theorem.** Let E be the subgroups whose counts N pass a rule that more rows only pass more easily (``_enough``),
+    and K the number of candidates whose counts pass it after being inflated twice, N -> ``_above(_below(N))``. If
+    every subgroup in E has bounds of level SHARP delta / K, and every other one of REST times ``spent``, all hold with
     probability 1 - (SHARP + REST + COUNTS) delta; EVERYBODY delta more where everybody has that level.
 
     *Proof.* With probability 1 - COUNTS delta all counts of all candidates obey N <= _above(x) and x <= _below(N), x
     their expectations (Chernoff's tails of binomials, over all counts). Let P be the candidates whose _above(x)
     passes: a set that hangs on the population alone. Then E is within P, and P within the K candidates counted:
-    |P| <= K. A sharp bound at SHARP delta / K that fails fails at SHARP delta / |P|, too, which given the part's own
-    counts has at most that probability; there are |P| such parts. The others are ``spent``'s. []
+    |P| <= K. A sharp bound at SHARP delta / K that fails fails at SHARP delta / |P|, too, which given the subgroup's
+    own counts has at most that probability; there are |P| such subgroups. The others are ``spent``'s. []
 
-    So parts without rows enough cost next to nothing, however many there are. All candidates that can pass
-    inflated must be among ``total``: parts are to be searched down to ``thinnest``.  Everybody is a part that is
-    fixed beforehand, and has EVERYBODY of delta besides: with few rows that is what can be certified.  What is left
+    So subgroups without rows enough cost next to nothing, however many there are. All candidates that can pass
+    inflated must be among ``total``: subgroups are to be searched down to ``thinnest``.  Everybody is a subgroup that
+    is fixed beforehand, and has EVERYBODY of delta besides: with few rows that is what can be certified.  What is left
     of delta, ONE and UPPER of it, is ``within``'s.
     """
     L = _tail(sample, delta)
@@ -263,7 +267,7 @@ def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
     n = float(sample.total[0])
     rest = spent(sample.total, n, sample.sets, sample.candidates, REST * delta)
     level, able = np.where(able, sharp, rest), able.copy()
-    level[0], able[0] = max(float(level[0]), EVERYBODY * delta), _compares(sample)
+    level[0], able[0] = max(float(level[0]), OVERALL * delta), _compares(sample)
     return level, able
 
 
@@ -272,26 +276,26 @@ def _compares(sample: Sample) -> bool:
     return bool((sample.rows[:, :, 0].min(axis=0) > 0).sum() > (0 if sample.alone else 1))
 
 
-def within(counts: np.ndarray, sample: Sample, delta: float, notion: str) -> float:
-    """An upper bound on the largest difference in any estimable part, without a price for their number.
+def within(counts: np.ndarray, sample: Sample, delta: float, metric: str) -> float:
+    """An upper bound on the largest difference in any estimable subgroup, without a price for their number.
 
-    counts: (M, G, 2, 2), of all parts that were searched.
+    counts: (M, G, 2, 2), of all subgroups that were searched.
 
-    **Theorem.** Let S be the pairs of groups in parts whose counts pass the rule of ``may_count`` inflated. The largest
-    bound of a pair in S, each at level UPPER delta, is below some difference of an estimable part with probability at
-    most (UPPER + ONE) delta, besides the COUNTS delta of ``levels``.
+    **Theorem.** Let S be the pairs of groups in subgroups whose counts pass the rule of ``may_count`` inflated. The
+    largest bound of a pair in S, each at level UPPER delta, is below some difference of an estimable subgroup with
+    probability at most (UPPER + ONE) delta, besides the COUNTS delta of ``levels``.
 
     *Proof* (an intersection-union test). Let P be the pairs whose _above(x) passes: fixed by the population, as is the
-    pair e* of the largest difference in P. Where all counts obey N <= _above(x), the pairs compared in estimable parts
-    are within P, so that none differs by more than e*. Where the counts of e* alone obey x <= _below(N), which they
-    do but for ONE delta, e* is in S, and the largest bound over S is no less than its own: that one fails, given the
-    part's counts, with probability at most UPPER delta. []
+    pair e* of the largest difference in P. Where all counts obey N <= _above(x), the pairs compared in estimable
+    subgroups are within P, so that none differs by more than e*. Where the counts of e* alone obey x <= _below(N),
+    which they do but for ONE delta, e* is in S, and the largest bound over S is no less than its own: that one fails,
+    given the subgroup's counts, with probability at most UPPER delta. []
     """
     L, one = _tail(sample, delta), np.log((2 * len(sample.rows) + 1) / (ONE * delta))
     rows = _above(_below(sample.rows, one), L)
     pairs = may_count(sample, rows, _above(_below(sample.total, one), L))
-    k, n = compared(counts, notion)
-    found = [0.0]
+    k, n = compared(counts, metric)
+    bounds_found = [0.0]
     for (i, j), inside in pairs.items():
         for y in range(len(k)) if inside.any() else ():
             some = k[y][[j, i]][:, inside], n[y][[j, i]][:, inside]
@@ -299,20 +303,20 @@ def within(counts: np.ndarray, sample: Sample, delta: float, notion: str) -> flo
                 up = clopper_pearson(some[0][0], some[1][0], 2 * UPPER * delta)[1]
             else:
                 up = largest(*some, UPPER * delta)
-            found.append(float(up.max()))
-    return min(max(found), 1.0)
+            bounds_found.append(float(up.max()))
+    return min(max(bounds_found), 1.0)
 
 
 def may_count(
     sample: Sample, rows: np.ndarray, total: np.ndarray
 ) -> dict[tuple[int, int], np.ndarray]:
-    """In which parts each ordered pair of groups (each group twice, where rates stand alone) could be estimable with
-    so many rows: a rule that more rows only pass more easily. Everybody is always among them."""
+    """In which subgroups each ordered pair of groups (each group twice, where rates stand alone) could be estimable
+    with so many rows: a rule that more rows only pass more easily. Everybody is always among them."""
     groups = range(rows.shape[1])
     with np.errstate(divide="ignore"):
         variance = (0.25 / rows).max(axis=0)
-    large = total >= sample.least * float(sample.total[0])
-    everybody = np.arange(len(total)) == 0
+    large = total >= sample.min_share * float(sample.total[0])
+    overall = np.arange(len(total)) == 0
     if sample.alone:
         narrow = {(g, g): large & _narrow(variance[g], sample.precision) for g in groups}
     else:
@@ -321,7 +325,7 @@ def may_count(
             for i, j in permutations(groups, 2)
         }
     there = np.isfinite(variance[:, 0])
-    return {(i, j): inside | (everybody & there[i] & there[j]) for (i, j), inside in narrow.items()}
+    return {(i, j): inside | (overall & there[i] & there[j]) for (i, j), inside in narrow.items()}
 
 
 def _narrow(variance: np.ndarray, precision: float) -> np.ndarray:
@@ -329,25 +333,25 @@ def _narrow(variance: np.ndarray, precision: float) -> np.ndarray:
 
 
 def reached(sample: Sample, delta: float) -> np.ndarray:
-    """The parts that hold, but for ONE delta each, whichever of the population's own could be estimable, (M,): S of
-    ``within``, part by part."""
+    """The subgroups that hold, but for ONE delta each, whichever of the population's own could be estimable, (M,): S of
+    ``within``, subgroup by subgroup."""
     L, one = (
         _tail(sample, delta),
         np.log((len(sample.rows[0]) * len(sample.rows) + 1) / (ONE * delta)),
     )
     rows = _above(_below(sample.rows, one), L)
-    found = _enough(sample, rows, _above(_below(sample.total, one), L))
-    return found | ((np.arange(len(found)) == 0) & _compares(sample))
+    enough_rows = _enough(sample, rows, _above(_below(sample.total, one), L))
+    return enough_rows | ((np.arange(len(enough_rows)) == 0) & _compares(sample))
 
 
-def thinnest(least: float, n: float, cells: int, candidates: int, delta: float) -> int:
-    """The fewest rows of a part that could pass ``levels``' rule inflated, where it asks for the share ``least``.
+def thinnest(minimum: float, n: float, strata: int, candidates: int, delta: float) -> int:
+    """The fewest rows of a subgroup that could pass ``levels``' rule inflated, where it asks for the share ``minimum``.
 
-    cells: counts that are looked at in each part, its total included.
+    strata: counts that are looked at in each subgroup, its total included.
     """
-    L = np.log(2 * cells * candidates / (COUNTS * delta))
-    rows = np.arange(int(least * n) + 2)
-    return int(np.argmax(_above(_below(rows, L), L) >= min(least * n, rows[-1])))
+    L = np.log(2 * strata * candidates / (COUNTS * delta))
+    rows = np.arange(int(minimum * n) + 2)
+    return int(np.argmax(_above(_below(rows, L), L) >= min(minimum * n, rows[-1])))
 
 
 def _tail(sample: Sample, delta: float) -> float:
@@ -370,16 +374,16 @@ def _enough(sample: Sample, rows: np.ndarray, total: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
         variance = np.sort((0.25 / rows).max(axis=0), axis=0)
     needed = variance[0] if sample.alone else variance[:2].sum(axis=0)
-    return _narrow(needed, sample.precision) & (total >= sample.least * float(sample.total[0]))
+    return _narrow(needed, sample.precision) & (total >= sample.min_share * float(sample.total[0]))
 
 
 def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
-    """Which groups of each part are compared, (M, G), by their rows alone: all False where fewer than two can be.
+    """Which groups of each subgroup are compared, (M, G), by their rows alone: all False where fewer than two can be.
 
     delta: (M,), of ``levels``.  Groups join from the largest down while the interval of a difference with the one
     before, at rates of one half and by the normal's approximation, is no wider than +- ``precision``. Two groups that
     join pass ``may_count``. Where no two groups of everybody do, the two largest are compared all the same, with those
-    of a RARE-th of their rows: it is one part, fixed beforehand, and its interval says how little is known.
+    of a RARE-th of their rows: it is one subgroup, fixed beforehand, and its interval says how little is known.
     """
     from scipy.special import ndtri
 

@@ -1,6 +1,6 @@
 """Sums over all pairs of values of many columns in few passes over the rows.
 
-Rows have codes Z of shape (n, C), one value per axis (``parts``). Axes are *crossed* into few blocks, so that one
+Rows have codes Z of shape (n, C), one value per axis (``subgroups``). Axes are *crossed* into few blocks, so that one
 number says the values on several axes, and rows are counted by pairs of blocks: with ten columns six passes tell what
 45 pairs of columns would. From there to values it is products of small matrices.
 """
@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-MOST = 64
+MAX_CROSSED = 64
 """Combinations of a block, unless one axis alone has more: the counts of a pair of blocks stay in a core's cache."""
 
 REMEMBERED = 1 << 25
@@ -32,13 +32,13 @@ class Block:
         The combination of values that every row has.
     hot : (combinations, k) array
         1 where a combination has one of the block's k values.
-    own : slice
+    axes_slice : slice
         The block's values among those of all blocks.
     """
 
     codes: np.ndarray
     hot: np.ndarray
-    own: slice
+    axes_slice: slice
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Crossed:
 
     def take(self, rows: slice) -> Crossed:
         """Some of the rows."""
-        own = (Block(block.codes[rows], block.hot, block.own) for block in self.blocks)
-        return Crossed(tuple(own), self.order)
+        blocks = (Block(block.codes[rows], block.hot, block.axes_slice) for block in self.blocks)
+        return Crossed(tuple(blocks), self.order)
 
     @cached_property
     def _both(self) -> dict[tuple[int, int], np.ndarray]:
@@ -62,10 +62,10 @@ class Crossed:
         if (a, b) in self._both:
             return self._both[a, b]
         one, two = self.blocks[a], self.blocks[b]
-        found = one.codes * len(two.hot) + two.codes
-        if (len(self._both) + 1) * len(found) <= REMEMBERED:
-            self._both[a, b] = found
-        return found
+        codes = one.codes * len(two.hot) + two.codes
+        if (len(self._both) + 1) * len(codes) <= REMEMBERED:
+            self._both[a, b] = codes
+        return codes
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Entries:
     j: np.ndarray
 
 
-def cross(codes: np.ndarray, sizes: Sequence[int], most: int = MOST) -> Crossed:
+def cross(codes: np.ndarray, sizes: Sequence[int], limit: int = MAX_CROSSED) -> Crossed:
     """Axes with so many values each, crossed.  codes: (n, C); -1 is none of an axis' values.
 
     >>> crossed = cross(np.array([[0, 1], [1, 1]]), (2, 2))
@@ -100,12 +100,12 @@ def cross(codes: np.ndarray, sizes: Sequence[int], most: int = MOST) -> Crossed:
     room = [size + bool((codes[:, a] < 0).any()) for a, size in enumerate(sizes)]
     blocks: list[Block] = []
     order: list[int] = []
-    for group in _groups(room, most):
+    for group in _groups(room, limit):
         shape = [room[a] for a in group]
-        own = [np.where(codes[:, a] < 0, sizes[a], codes[:, a]).astype(np.intp) for a in group]
+        columns = [np.where(codes[:, a] < 0, sizes[a], codes[:, a]).astype(np.intp) for a in group]
         each = np.indices(shape).reshape(len(group), -1)
         hot = [v[:, None] == np.arange(sizes[a]) for a, v in zip(group, each, strict=True)]
-        flat = np.ravel_multi_index(own, shape) if len(codes) else np.zeros(0, np.intp)
+        flat = np.ravel_multi_index(columns, shape) if len(codes) else np.zeros(0, np.intp)
         at = [place for a in group for place in range(starts[a], starts[a + 1])]
         own_places = slice(len(order), len(order) + len(at))
         blocks.append(Block(flat, np.hstack(hot).astype(float), own_places))
@@ -113,11 +113,11 @@ def cross(codes: np.ndarray, sizes: Sequence[int], most: int = MOST) -> Crossed:
     return Crossed(tuple(blocks), np.array(order, int))
 
 
-def _groups(room: Sequence[int], most: int) -> list[list[int]]:
-    """Axes with so many values put together, the largest first, up to ``most`` combinations."""
+def _groups(room: Sequence[int], limit: int) -> list[list[int]]:
+    """Axes with so many values put together, the largest first, up to ``limit`` combinations."""
     groups: list[list[int]] = []
     for axis in sorted(range(len(room)), key=lambda a: -room[a]):
-        fits = (g for g in groups if room[axis] * prod(room[a] for a in g) <= most)
+        fits = (g for g in groups if room[axis] * prod(room[a] for a in g) <= limit)
         group = next(fits, None)
         if group is None:
             groups.append([axis])
@@ -132,10 +132,12 @@ def totals(crossed: Crossed, v: np.ndarray) -> np.ndarray:
     >>> totals(cross(np.array([[0, 1], [1, 1]]), (2, 2)), np.array([1.0, 2.0]))
     array([1., 2., 0., 3.])
     """
-    found = np.empty(len(crossed.order))
+    forest = np.empty(len(crossed.order))
     for block in crossed.blocks:
-        found[crossed.order[block.own]] = np.bincount(block.codes, v, len(block.hot)) @ block.hot
-    return found
+        forest[crossed.order[block.axes_slice]] = (
+            np.bincount(block.codes, v, len(block.hot)) @ block.hot
+        )
+    return forest
 
 
 def gram(crossed: Crossed, V: np.ndarray) -> np.ndarray:
@@ -150,12 +152,12 @@ def gram(crossed: Crossed, V: np.ndarray) -> np.ndarray:
            [1., 2., 0., 3.]])
     """
     rows = V.reshape(prod(V.shape[:-1]), V.shape[-1])
-    found = _grams(crossed, lambda codes, k: np.array([np.bincount(codes, v, k) for v in rows]))
-    return found.reshape(*V.shape[:-1], *found.shape[1:])
+    matrix = _grams(crossed, lambda codes, k: np.array([np.bincount(codes, v, k) for v in rows]))
+    return matrix.reshape(*V.shape[:-1], *matrix.shape[1:])
 
 
-def counts(crossed: Crossed, cells: np.ndarray, count: int) -> np.ndarray:
-    """Rows of every pair of values in each cell, (count, I, I).  cells: (n,), each < count.
+def counts(crossed: Crossed, strata: np.ndarray, count: int) -> np.ndarray:
+    """Rows of every pair of values in each cell, (count, I, I).  strata: (n,), each < count.
 
     >>> counts(cross(np.array([[0], [1]]), (2,)), np.array([0, 0]), 1)
     array([[[1., 0.],
@@ -164,7 +166,7 @@ def counts(crossed: Crossed, cells: np.ndarray, count: int) -> np.ndarray:
     return _grams(
         crossed,
         lambda codes, k: (
-            np.bincount(codes * count + cells, minlength=k * count)
+            np.bincount(codes * count + strata, minlength=k * count)
             .reshape(k, count)
             .T.astype(float)
         ),
@@ -174,19 +176,31 @@ def counts(crossed: Crossed, cells: np.ndarray, count: int) -> np.ndarray:
 def _grams(crossed: Crossed, tally: Callable[[np.ndarray, int], np.ndarray]) -> np.ndarray:
     """What is tallied by combinations of blocks, as Gram matrices of values, (k, I, I).  tally: from the rows'
     combinations and how many there are to (k, combinations)."""
-    order, made = crossed.order, np.zeros((0, 0, 0))
+    order, crossed_counts = crossed.order, np.zeros((0, 0, 0))
     for block in crossed.blocks:
         counted = tally(block.codes, len(block.hot))
-        made = made if len(made) else np.empty((len(counted), len(order), len(order)))
-        made[:, block.own, block.own] = block.hot.T @ (counted[:, :, None] * block.hot)
+        crossed_counts = (
+            crossed_counts
+            if len(crossed_counts)
+            else np.empty((len(counted), len(order), len(order)))
+        )
+        crossed_counts[:, block.axes_slice, block.axes_slice] = block.hot.T @ (
+            counted[:, :, None] * block.hot
+        )
     for i, j in combinations(range(len(crossed.blocks)), 2):
         a, b = crossed.blocks[i], crossed.blocks[j]
         shape = len(a.hot), len(b.hot)
         between = a.hot.T @ tally(crossed.both(i, j), prod(shape)).reshape(-1, *shape) @ b.hot
-        made[:, a.own, b.own], made[:, b.own, a.own] = between, between.transpose(0, 2, 1)
-    found = np.empty_like(made)
-    found[:, order[:, None], order] = made
-    return found
+        (
+            crossed_counts[:, a.axes_slice, b.axes_slice],
+            crossed_counts[:, b.axes_slice, a.axes_slice],
+        ) = (
+            between,
+            between.transpose(0, 2, 1),
+        )
+    grams = np.empty_like(crossed_counts)
+    grams[:, order[:, None], order] = crossed_counts
+    return grams
 
 
 def entries(crossed: Crossed, rows: np.ndarray, columns: np.ndarray) -> tuple[Entries, ...]:
@@ -195,7 +209,7 @@ def entries(crossed: Crossed, rows: np.ndarray, columns: np.ndarray) -> tuple[En
         return ()
     place = np.empty(len(crossed.order), int)
     place[crossed.order] = np.arange(len(crossed.order))
-    starts = np.array([block.own.start for block in crossed.blocks], int)
+    starts = np.array([block.axes_slice.start for block in crossed.blocks], int)
     ends = np.sort(np.stack([place[rows], place[columns]]), axis=0)
     blocks = np.searchsorted(starts, ends, "right") - 1
     inside = ends - starts[blocks]
@@ -205,8 +219,8 @@ def entries(crossed: Crossed, rows: np.ndarray, columns: np.ndarray) -> tuple[En
     order = np.argsort(kind, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(kind, minlength=len(first)))[:-1])
     return tuple(
-        Entries(int(blocks[0, k]), int(blocks[1, k]), own, inside[0, own], inside[1, own])
-        for k, own in zip(first, groups, strict=True)
+        Entries(int(blocks[0, k]), int(blocks[1, k]), group, inside[0, group], inside[1, group])
+        for k, group in zip(first, groups, strict=True)
     )
 
 
@@ -217,18 +231,18 @@ def sums_at(crossed: Crossed, at: Sequence[Entries], V: np.ndarray, count: int) 
     >>> sums_at(crossed, entries(crossed, np.array([1, 1]), np.array([1, 2])), np.ones((1, 2)), 2)
     array([[1., 0.]])
     """
-    found = np.zeros((len(V), count))
-    for own in at:
-        a, b = crossed.blocks[own.a], crossed.blocks[own.b]
-        if own.a == own.b:
+    totals = np.zeros((len(V), count))
+    for block in at:
+        a, b = crossed.blocks[block.a], crossed.blocks[block.b]
+        if block.a == block.b:
             counted = np.array([np.bincount(a.codes, v, len(a.hot)) for v in V])
-            found[:, own.which] = counted @ (a.hot[:, own.i] * a.hot[:, own.j])
+            totals[:, block.which] = counted @ (a.hot[:, block.i] * a.hot[:, block.j])
             continue
-        both, size = crossed.both(own.a, own.b), len(a.hot) * len(b.hot)
+        both, size = crossed.both(block.a, block.b), len(a.hot) * len(b.hot)
         counted = np.array([np.bincount(both, v, size) for v in V])
         between = a.hot.T @ counted.reshape(-1, len(a.hot), len(b.hot)) @ b.hot
-        found[:, own.which] = between[:, own.i, own.j]
-    return found
+        totals[:, block.which] = between[:, block.i, block.j]
+    return totals
 
 
 def weighed_at(crossed: Crossed, at: Sequence[Entries], weights: np.ndarray, n: int) -> np.ndarray:
@@ -239,15 +253,15 @@ def weighed_at(crossed: Crossed, at: Sequence[Entries], weights: np.ndarray, n: 
     >>> weighed_at(crossed, at, np.array([5.0, 7.0]), 2)
     array([12.,  0.])
     """
-    found = np.zeros(n)
-    for own in at:
-        if not weights[own.which].any():
+    totals = np.zeros(n)
+    for block in at:
+        if not weights[block.which].any():
             continue
-        a, b = crossed.blocks[own.a], crossed.blocks[own.b]
-        if own.a == own.b:
-            found += ((a.hot[:, own.i] * a.hot[:, own.j]) @ weights[own.which])[a.codes]
+        a, b = crossed.blocks[block.a], crossed.blocks[block.b]
+        if block.a == block.b:
+            totals += ((a.hot[:, block.i] * a.hot[:, block.j]) @ weights[block.which])[a.codes]
             continue
         W = np.zeros((a.hot.shape[1], b.hot.shape[1]))
-        np.add.at(W, (own.i, own.j), weights[own.which])
-        found += (a.hot @ W @ b.hot.T).ravel()[crossed.both(own.a, own.b)]
-    return found
+        np.add.at(W, (block.i, block.j), weights[block.which])
+        totals += (a.hot @ W @ b.hot.T).ravel()[crossed.both(block.a, block.b)]
+    return totals

@@ -1,7 +1,7 @@
-"""Fairness notions as linear cuts on per-group coefficient vectors.
+"""Fairness metrics as linear cuts on per-group coefficient vectors.
 
-Every notion here looks at psi_g[j] = sum_{s_i = j} K(x_i) g(d_w(x_i)), shape (G, M), with g the
-indicator of a positive decision or a surrogate of it. For a fixed reweighing alpha, the risk
+Every metric here looks at psi_g[j] = sum_{s_i = j} K(x_i) g(d_w(x_i)), shape (G, M), with g the
+indicator of a positive decision or a surrogate of it. For a fixed reweighting alpha, the risk
 difference of two groups is *linear* in psi_g, because the masses psi_theta[j] do not depend on w:
 
     RD_alpha(j, k) = alpha.psi_g[j] / alpha.psi_theta[j] - alpha.psi_g[k] / alpha.psi_theta[k]
@@ -9,8 +9,8 @@ difference of two groups is *linear* in psi_g, because the masses psi_theta[j] d
 so it is one matrix of coefficients C, (G, M), and the constraint is <C, psi_g> <= tau: a *cut*.
 
 Rows are cut into *cells*, the finest pieces that anything is said about: a group of every sensitive feature,
-and a label where the notion asks for one. A *part* is a union of cells, say all women whose label is
-positive, and what a notion compares is pairs of parts; or it bounds one part by itself.
+and a label where the metric asks for one. A *subgroup* is a union of cells, say all women whose label is
+positive, and what a metric compares is pairs of subgroups; or it bounds one subgroup by itself.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ import numpy as np
 
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, Worst, worst_linear
 from agnosticfair.mathematics.linear import sigmoid
-from agnosticfair.mathematics.notions import PARITY, notion_of
+from agnosticfair.mathematics.metrics import PARITY, metric_of
 from agnosticfair.mathematics.ratios import worst_difference, worst_differences, worst_ratio
 from agnosticfair.settings import POSITIVE, require, require_name
 
-MOST_CUTS = 6
-"""Reweighings that one look for the worst one offers as cuts."""
+MAX_CUTS = 6
+"""Reweightings that one look for the worst one offers as cuts."""
 
 Pairs = Sequence[tuple[int, int | None]]
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """What a notion looks at.  parts: (P, G), 1 where a cell belongs to a part.  names: (P,).
+    """What a metric looks at.  members: (P, G), 1 where a cell belongs to a subgroup.  names: (P,).
     pairs: (j, k) for rate_j - rate_k, or (j, None) for the rate of j alone."""
 
-    parts: np.ndarray
+    members: np.ndarray
     names: tuple[str, ...]
     pairs: tuple[tuple[int, int | None], ...]
 
     def without(self, left_out: Sequence[int]) -> Comparisons:
-        """The same, with some parts compared to none."""
+        """The same, with some subgroups compared to none."""
         gone = {*left_out}
         return replace(self, pairs=tuple(pair for pair in self.pairs if not gone & {*pair}))
 
 
 def comparisons(
     sensitive_features: Sequence[tuple[str, Sequence[str]]],
-    notion: str = PARITY.name,
+    metric: str = PARITY.name,
     intersections: bool = False,
 ) -> Comparisons:
     """Pairs of groups, feature by feature, or of the groups' intersections.
@@ -64,34 +64,34 @@ def comparisons(
     >>> comparisons([("sex", ("F", "M"))], "equal_opportunity").names
     ('F with label 1', 'M with label 1')
     """
-    asked = notion_of(notion)
-    by_label = (0, 1) if asked.uses_labels else (None,)
-    cells = [*product(*(groups for _, groups in sensitive_features), by_label)]
+    fairness_metric = metric_of(metric)
+    by_label = (0, 1) if fairness_metric.uses_labels else (None,)
+    strata = [*product(*(groups for _, groups in sensitive_features), by_label)]
     one, several = len(sensitive_features) == 1, range(len(sensitive_features))
     blocks = [tuple(several)] if intersections else [(a,) for a in several]
-    parts: list[list[bool]] = []
+    members: list[list[bool]] = []
     names: list[str] = []
     pairs: list[tuple[int, int | None]] = []
     for block in blocks:
-        for labels in asked.labels:
-            first = len(parts)
+        for labels in fairness_metric.labels:
+            first = len(members)
             for group in product(*(sensitive_features[a][1] for a in block)):
                 inside = [
-                    all(cell[a] == g for a, g in zip(block, group, strict=True))
-                    and (cell[-1] is None or cell[-1] in labels)
-                    for cell in cells
+                    all(stratum[a] == g for a, g in zip(block, group, strict=True))
+                    and (stratum[-1] is None or stratum[-1] in labels)
+                    for stratum in strata
                 ]
-                parts.append(inside)
+                members.append(inside)
                 what = " & ".join(
                     g if one else f"{sensitive_features[a][0]} {g}"
                     for a, g in zip(block, group, strict=True)
                 )
                 names.append(what if by_label == (None,) else f"{what} with label {labels[0]}")
-            here = range(first, len(parts))
+            here = range(first, len(members))
             alone = [(j, None) for j in here]
-            pairs += alone if asked.bounds else permutations(here, 2)
-    shape = (len(parts), len(cells))
-    return Comparisons(np.array(parts, float).reshape(shape), tuple(names), tuple(pairs))
+            pairs += alone if fairness_metric.bounds else permutations(here, 2)
+    shape = (len(members), len(strata))
+    return Comparisons(np.array(members, float).reshape(shape), tuple(names), tuple(pairs))
 
 
 def shrunk(psi: np.ndarray, share: np.ndarray, trust: float) -> np.ndarray:
@@ -106,9 +106,9 @@ def shrunk(psi: np.ndarray, share: np.ndarray, trust: float) -> np.ndarray:
 
 
 def under_floor(A: Ambiguity, masses: np.ndarray, floor: float) -> list[int]:
-    """The parts, by their masses (P, M), that have the share ``floor`` under no alpha, or no row at all."""
-    most = [worst_linear(A, mass).value / A.n for mass in masses]
-    return [j for j, share in enumerate(most) if not share > 0 or share < floor - 1e-12]
+    """The subgroups, by their masses (P, M), that have the share ``floor`` under no alpha, or no row at all."""
+    masses_at_most = [worst_linear(A, mass).value / A.n for mass in masses]
+    return [j for j, share in enumerate(masses_at_most) if not share > 0 or share < floor - 1e-12]
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,12 @@ def surrogate_values(surrogate: Surrogate, d: Any, xp: Any = np) -> tuple[Any, A
         return d, xp.ones_like(d), xp.zeros_like(d)
     T = surrogate.temperature
     g = sigmoid(d / T, xp)
-    slope = g * (1.0 - g) / T
-    return g, slope, slope * (1.0 - 2.0 * g) / T
+    gradient = g * (1.0 - g) / T
+    return g, gradient, gradient * (1.0 - 2.0 * g) / T
 
 
 def rate_cut(alpha: np.ndarray, psi_theta: np.ndarray, j: int, k: int | None = None) -> np.ndarray:
-    """C with <C, psi_g> = rate of part j minus rate of part k, if any, under alpha.  psi_theta: (P, M).
+    """C with <C, psi_g> = rate of subgroup j minus rate of subgroup k, if any, under alpha.  psi_theta: (P, M).
 
     >>> rate_cut(np.ones(1), np.array([[4.0], [2.0]]), 1, 0)
     array([[-0.25],
@@ -161,7 +161,8 @@ def covariance_cut(alpha: np.ndarray, psi_theta: np.ndarray, s_bar: float) -> np
 def kernel_cuts(
     psi_theta: np.ndarray, pairs: Pairs, kernels: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Cuts (k, P, M) that compare the parts under each kernel, or some, by itself, parts of no mass left out."""
+    """Cuts (k, P, M) that compare the subgroups under each kernel, or some, by itself, subgroups of no mass left
+    out."""
     P, M = psi_theta.shape
     return np.array(
         [
@@ -174,7 +175,7 @@ def kernel_cuts(
 
 
 def uniform_cuts(psi_theta: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Cuts (k, P, M) that compare the parts under the last kernel alone, which is K = 1."""
+    """Cuts (k, P, M) that compare the subgroups under the last kernel alone, which is K = 1."""
     return kernel_cuts(psi_theta, pairs, (-1,))
 
 
@@ -187,7 +188,7 @@ def worst_rate_cuts(
     tolerance: float,
     target: float,
 ) -> np.ndarray:
-    """Cuts (k, P, M) of the reweighings in A under which two parts' rates differ most, or one is highest.
+    """Cuts (k, P, M) of the reweightings in A under which two subgroups' rates differ most, or one is highest.
 
     The first of each pair is within ``tolerance`` of the worst, or nothing exceeds ``target``.
     """
@@ -204,14 +205,14 @@ def worst_rate_cuts(
             cuts += [rate_cut(alpha, psi_theta, j, k) for alpha in bounds.witness(j, k)]
             continue
         alphas, _ = worst_differences(A, psi_g[[k, j]], psi_theta[[k, j]], floor, tolerance, target)
-        cuts += [rate_cut(alpha, psi_theta, j, k) for alpha in alphas[:MOST_CUTS]]
+        cuts += [rate_cut(alpha, psi_theta, j, k) for alpha in alphas[:MAX_CUTS]]
     return np.array(cuts).reshape(-1, *psi_g.shape)
 
 
 @dataclass(frozen=True)
 class WorstPair:
-    """Two parts, (j, k), whose rates differ most over A; or the one, (j, None), whose rate is highest.
-    reachable: the parts that keep the floor under some alpha."""
+    """Two subgroups, (j, k), whose rates differ most over A; or the one, (j, None), whose rate is highest.
+    reachable: the subgroups that keep the floor under some alpha."""
 
     worst: Worst
     pair: tuple[int, int | None]
@@ -226,7 +227,7 @@ def worst_pair(
     floor: float,
     tolerance: float = 1e-4,
 ) -> WorstPair | None:
-    """The largest difference of rates, psi / theta, over A and all pairs of parts; None if there is none.
+    """The largest difference of rates, psi / theta, over A and all pairs of subgroups; None if there is none.
 
     psi, theta: (P, M).  max rate_j - min rate_k bounds a pair from above: pairs go by it, and those that
     cannot be worse than what was seen are left out.
@@ -238,22 +239,22 @@ def worst_pair(
     ((1, 0), 0.4)
     """
     extremes = Extremes(A, psi, theta, floor)
-    parts = {j for pair in pairs for j in pair if j is not None}
-    there = frozenset(j for j in parts if extremes.highest(j).outcome is Outcome.OPTIMAL)
+    groups = {j for pair in pairs for j in pair if j is not None}
+    there = frozenset(j for j in groups if extremes.highest(j).outcome is Outcome.OPTIMAL)
     known = [(j, k) for j, k in pairs if j in there and (k is None or k in there)]
     value, shows = -np.inf, -np.inf
     best: tuple[np.ndarray, tuple[int, int | None]] | None = None
     for j, k in sorted(known, key=lambda pair: -extremes.gap(*pair)):
         if extremes.gap(j, k) <= shows:
             break
-        found = extremes.highest(j)
+        worst = extremes.highest(j)
         if k is not None:
-            found = worst_difference(A, psi[[k, j]], theta[[k, j]], floor, tolerance)
-        if found.outcome is Outcome.INFEASIBLE:
+            worst = worst_difference(A, psi[[k, j]], theta[[k, j]], floor, tolerance)
+        if worst.outcome is Outcome.INFEASIBLE:
             continue
-        value = max(value, found.value)
-        if found.value - found.tolerance > shows:
-            shows, best = found.value - found.tolerance, (found.alpha, (j, k))
+        value = max(value, worst.value)
+        if worst.value - worst.tolerance > shows:
+            shows, best = worst.value - worst.tolerance, (worst.alpha, (j, k))
     if best is None:
         return None
     outcome = Outcome.OPTIMAL if value - shows <= tolerance + 1e-12 else Outcome.FAILED
@@ -261,19 +262,19 @@ def worst_pair(
 
 
 class Extremes:
-    """The largest and the lowest rate of every part over A, each found once."""
+    """The largest and the lowest rate of every subgroup over A, each found once."""
 
     def __init__(self, A: Ambiguity, psi_g: np.ndarray, psi_theta: np.ndarray, floor: float):
         self._of = (A, psi_g, psi_theta, floor)
-        self._found: dict[tuple[int, int], Worst] = {}
+        self._cache: dict[tuple[int, int], Worst] = {}
 
     def _at(self, j: int, sign: int) -> Worst:
-        if (j, sign) not in self._found:
+        if (j, sign) not in self._cache:
             A, psi_g, psi_theta, floor = self._of
             # a rate is at most 1, so that rate + sign is a ratio of non-negative sums
             a = psi_g[j] if sign > 0 else psi_theta[j] - psi_g[j]
-            self._found[j, sign] = worst_ratio(A, a, psi_theta[j], floor)
-        return self._found[j, sign]
+            self._cache[j, sign] = worst_ratio(A, a, psi_theta[j], floor)
+        return self._cache[j, sign]
 
     def highest(self, j: int) -> Worst:
         """The highest rate of j."""
@@ -292,7 +293,7 @@ class Extremes:
 def worst_covariance_cuts(
     A: Ambiguity, psi_g: np.ndarray, psi_theta: np.ndarray, s_bar: float
 ) -> np.ndarray:
-    """The two cuts of the reweighings with the largest and the lowest covariance."""
+    """The two cuts of the reweightings with the largest and the lowest covariance."""
     psi_C = (np.arange(len(psi_g)) - s_bar) @ psi_g
     return np.array(
         [

@@ -178,9 +178,9 @@ def _with_siblings(growth: Growth, hist: np.ndarray) -> tuple[np.ndarray, np.nda
     """Histograms, nodes and bounds of the counted nodes and, by subtraction, of their siblings, in order."""
     model, node = growth.count.T
     both = np.empty((len(hist), 2, *hist.shape[1:]))
-    own, every = node % 2, np.arange(len(hist))
-    both[every, own] = hist
-    both[every, 1 - own] = growth.parents - hist
+    side, every = node % 2, np.arange(len(hist))
+    both[every, side] = hist
+    both[every, 1 - side] = growth.parents - hist
     nodes = np.stack(
         [np.repeat(model, 2), (np.repeat(node & ~1, 2) + np.tile([0, 1], len(node)))], axis=1
     )
@@ -253,8 +253,8 @@ def current(growth: Growth) -> tuple[Forest, ...]:
     """The tree that is growing of every model, with the sets of its categorical nodes."""
     inside = (is_categorical(tree.column[0], growth.bins) for tree in growth.now)
     return tuple(
-        replace(tree, sets=own[where])
-        for tree, own, where in zip(growth.now, growth.sets, inside, strict=True)
+        replace(tree, sets=category_set[where])
+        for tree, category_set, where in zip(growth.now, growth.sets, inside, strict=True)
     )
 
 

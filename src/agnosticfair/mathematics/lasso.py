@@ -1,21 +1,21 @@
 """Small dense quadratics with a separable penalty: the subproblem of a proximal Newton step.
 
 The penalty of a coordinate is kinked, up max(x, 0) + down max(-x, 0), or, with a finite ``curvature``, Huber's: its
-infimal convolution with curvature x^2 / 2, which is quadratic near 0 and has the same slopes beyond.
+infimal convolution with curvature x^2 / 2, which is quadratic near 0 and has the same gradients beyond.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-MAX_SWEEPS, MAX_SIGNS, MAX_PRICES = 60, 2000, 40
+MAX_SWEEPS, MAX_SIGNS, MAX_MULTIPLIERS = 60, 2000, 40
 """Of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of ``lasso_on_simplex``."""
 
 
 def kinked(
     x: np.ndarray, up: np.ndarray, down: np.ndarray, curvature: np.ndarray | None = None
 ) -> float:
-    """The penalty; an infinite slope holds x at 0.  curvature: infinite, as without, for a kink.
+    """The penalty; an infinite gradient holds x at 0.  curvature: infinite, as without, for a kink.
 
     >>> kinked(np.array([2.0, -1.0, 0.0]), np.full(3, 0.5), np.array([0.5, 0.25, np.inf]))
     1.25
@@ -23,12 +23,12 @@ def kinked(
     0.88
     """
     on = x != 0
-    slope, size = np.where(x > 0, up, down)[on], np.abs(x[on])
+    gradient, size = np.where(x > 0, up, down)[on], np.abs(x[on])
     if curvature is None:
-        return float(slope @ size)
-    inside = np.minimum(slope / curvature[on], size)
+        return float(gradient @ size)
+    inside = np.minimum(gradient / curvature[on], size)
     bent = np.where(inside > 0, inside, 1.0) * np.where(inside > 0, curvature[on], 0.0)
-    return float(slope @ (size - inside) + bent @ inside / 2)
+    return float(gradient @ (size - inside) + bent @ inside / 2)
 
 
 def proximal(z: np.ndarray, up: np.ndarray, down: np.ndarray) -> np.ndarray:
@@ -57,8 +57,8 @@ def residual(
     left = np.where(x > 0, np.abs(g + up), np.where(x < 0, np.abs(g - down), at_zero))
     if curvature is not None:
         bent = np.isfinite(curvature)
-        slope = np.clip(curvature[bent] * x[bent], -down[bent], up[bent])
-        left[bent] = np.abs(g[bent] + slope)
+        gradient = np.clip(curvature[bent] * x[bent], -down[bent], up[bent])
+        left[bent] = np.abs(g[bent] + gradient)
     return left
 
 
@@ -140,8 +140,8 @@ def _by_signs(
     for _ in range(MAX_SIGNS):
         q = g + H @ (x - x0)
         on = np.flatnonzero(signs)
-        slope = np.where(signs > 0, up, -down)[on]
-        if not len(on) or np.abs(q[on] + slope).max() <= tolerance:
+        gradient = np.where(signs > 0, up, -down)[on]
+        if not len(on) or np.abs(q[on] + gradient).max() <= tolerance:
             left = residual(q, x, up, down)
             left[on] = 0.0
             worst = int(np.argmax(left))
@@ -150,7 +150,7 @@ def _by_signs(
             signs[worst] = -np.sign(q[worst])
             continue
         block = H[np.ix_(on, on)]
-        move = _solved(block, -(q[on] + slope))
+        move = _solved(block, -(q[on] + gradient))
         new = _along(block, q[on], x[on], move, up[on], down[on])
         if new is None:  # rounding is all that is left
             break
@@ -173,10 +173,10 @@ def _along(
     t = np.append(-x[crossing] / move[crossing], 1.0)
     points = x + t[:, None] * move
     points[np.arange(len(crossing)), crossing] = 0.0
-    slopes = np.where(points > 0, up, down)
-    slopes[points == 0] = 0.0
+    gradients = np.where(points > 0, up, down)
+    gradients[points == 0] = 0.0
     change = (q @ move) * t + (move @ block @ move) * t**2 / 2
-    change += (slopes * np.abs(points)).sum(axis=1) - kinked(x, up, down)
+    change += (gradients * np.abs(points)).sum(axis=1) - kinked(x, up, down)
     best = int(np.argmin(change))
     return points[best] if change[best] < 0 else None
 
@@ -200,8 +200,8 @@ def lasso_on_simplex(
     """
     total = x0[inside].sum()
 
-    def at(price: float) -> tuple[float, np.ndarray]:
-        x = lasso_step(H, g, x0, up + price * inside, down)
+    def at(multiplier: float) -> tuple[float, np.ndarray]:
+        x = lasso_step(H, g, x0, up + multiplier * inside, down)
         return float(x[inside].sum() - total), x
 
     centre = -float(np.median(g[inside]))
@@ -215,17 +215,17 @@ def lasso_on_simplex(
     while below > 0:
         high += (width := 2 * width)
         below, x_high = at(high)
-    for _ in range(MAX_PRICES):
+    for _ in range(MAX_MULTIPLIERS):
         if above - below <= 1e-9 * max(total, 1e-12):
             break
         # the sum is piecewise linear in the price: between a chord's zero and the middle
         share = min(max(above / (above - below), 0.05), 0.95)
-        price = low + share * (high - low)
-        more, x = at(price)
+        multiplier = low + share * (high - low)
+        more, x = at(multiplier)
         if more >= 0:
-            low, above, x_low = price, more, x
+            low, above, x_low = multiplier, more, x
         else:
-            high, below, x_high = price, more, x
+            high, below, x_high = multiplier, more, x
     t = above / (above - below) if above > below else 0.0
     x = x_low + t * (x_high - x_low)
     inner = np.maximum(x[inside], 0.0)
@@ -245,10 +245,10 @@ def _on_support(
     on = np.flatnonzero(x)
     if not len(on):
         return x
-    slope = np.where(x[on] > 0, up[on], -down[on])
+    gradient = np.where(x[on] > 0, up[on], -down[on])
     q = g[on] + H[on] @ (x - x0)
     block = H[np.ix_(on, on)]
-    new = _along(block, q, x[on], _solved(block, -(q + slope)), up[on], down[on])
+    new = _along(block, q, x[on], _solved(block, -(q + gradient)), up[on], down[on])
     if new is None:
         return x
     out = x.copy()

@@ -43,8 +43,8 @@ def _length(
     diagonal: np.ndarray, turns: np.ndarray, curved: np.ndarray, first: float
 ) -> np.ndarray:
     """By how much the diagonal alone would step too far, as the latest move says."""
-    found = np.full(diagonal.shape[:-1], first)
+    scale = np.full(diagonal.shape[:-1], first)
     for y, c in zip(turns, curved, strict=True):
-        own = (y * (y / diagonal)).sum(axis=-1)
-        found = np.where(c > 0, c / np.where(own > 0, own, 1.0), found)
-    return found
+        norm = (y * (y / diagonal)).sum(axis=-1)
+        scale = np.where(c > 0, c / np.where(norm > 0, norm, 1.0), scale)
+    return scale

@@ -1,155 +1,144 @@
-"""What a decision does: accuracy, rates per group, risk difference; each under row weights.
+"""What fairness asks of the groups: a metric is one record, and everything that knows metrics reads it.
 
-`y`, `y_hat`: (n,) labels and decisions, 1 (or True) is positive.  `s`: (n,) group codes 0..G-1.
-`weights`: (n,) and non-negative, or None for equal ones; scaling all of them changes nothing.
-A mean over no rows (or no weight) is nan: a group that is absent has no rate.
+A metric looks at *rates*: of positive decisions among the rows of some labels, compared between groups; or of
+wrong decisions, each group's by itself under a bound. Training, metrics, audit, certificate, report and the
+page all take a metric's labels and words from its record, so that a new one is an entry here, or a call of
+``register_metric``.
 """
 
-from typing import Any
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
+from dataclasses import dataclass
+from math import nan
+from typing import TYPE_CHECKING
 
-from agnosticfair.mathematics import notions
+from agnosticfair.settings import Kind, require, require_name
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    import numpy as np  # the command line reads the records, and starts without it
 
-
-def _mean(values: Array, weights: Array) -> float:
-    """Weighted mean, nan where the weights sum to zero."""
-    mass = weights.sum()
-    return float(weights @ values / mass) if mass > 0 else float("nan")
-
-
-def _weights(like: Array, weights: ArrayLike | None) -> Array:
-    return np.ones(len(like)) if weights is None else np.asarray(weights, float)
+_LABELS = Kind(
+    "tuples of labels, each 0, 1 or both: ((0, 1),) looks at all rows, ((1,),) at those of label 1",
+    lambda v: len(v) > 0 and all(set(labels) and set(labels) <= {0, 1} for labels in v),
+    tuple,
+)
 
 
-def _group_means(values: Array, s: Array, weights: Array, n_groups: int | None) -> Array:
-    """Weighted mean of `values` in each group: (G,), nan for a group of no weight."""
-    size = 0 if n_groups is None else n_groups
-    mass = np.bincount(s, weights=weights, minlength=size)
-    total = np.bincount(s, weights=weights * values, minlength=size)
-    return np.divide(total, mass, out=np.full(len(mass), np.nan), where=mass > 0)
-
-
-def _spread(rates: Array) -> float:
-    """Largest minus smallest rate among the groups that have one; nan if fewer than two do."""
-    present = rates[~np.isnan(rates)]
-    return float(present.max() - present.min()) if len(present) > 1 else float("nan")
-
-
-def accuracy(y: ArrayLike, y_hat: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Share of the weight that is decided rightly: sum_i w_i [y_i = y_hat_i] / sum_i w_i.
-
-    >>> accuracy([1, 0, 1, 0], [1, 0, 0, 0])
-    0.75
-    """
-    right = np.asarray(y) == np.asarray(y_hat)
-    return _mean(right, _weights(right, weights))
-
-
-def balanced_accuracy(y: ArrayLike, y_hat: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Mean over the labels that occur of the accuracy among the rows with that label.
-
-    >>> balanced_accuracy([1, 1, 1, 0], [1, 1, 1, 1])
-    0.5
-    """
-    y, right = np.asarray(y), np.asarray(y) == np.asarray(y_hat)
-    labels, codes = np.unique(y, return_inverse=True)
-    recalls = _group_means(right, codes, _weights(right, weights), len(labels))
-    return _mean(recalls[~np.isnan(recalls)], np.ones((~np.isnan(recalls)).sum()))
-
-
-def majority_rate(y: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Accuracy of always answering the commonest label: what a classifier has to beat.
-
-    >>> majority_rate([1, 0, 0, 0])
-    0.75
-    """
-    labels, codes = np.unique(np.asarray(y), return_inverse=True)
-    w = _weights(codes, weights)
-    mass = np.bincount(codes, weights=w, minlength=len(labels))
-    return float(mass.max() / mass.sum()) if mass.sum() > 0 else float("nan")
-
-
-NEARLY_CONSTANT, NO_BETTER, FEWER = 0.01, 0.02, 0.25
-"""Nearly one answer: the other is given to a smaller share of rows than NEARLY_CONSTANT; or to less than FEWER of those
-that have the rarer label, by a classifier that is right on no more than NO_BETTER above the majority's share."""
-
-
-def nearly_constant(accuracy: float, majority: float, positive: float) -> bool:
-    """Whether decisions are hardly more than one answer for everybody.
+@dataclass(frozen=True)
+class Metric:
+    """A fairness metric between groups.
 
     Parameters
     ----------
-    accuracy, majority
-        Of the decisions, and of the commonest label given to everybody.
-    positive
-        The share of positive decisions.
+    name : str
+    labels : tuple of tuples
+        Among the rows of which labels rates are taken, each tuple by itself.
+    quantity : str
+        What is compared, or bounded, in words: "risk difference".
+    short : str
+        The same as the head of a column; by default in full.
+    bounds : bool
+        Every group's share of wrong decisions (in training its mean loss) is bounded by tau, instead of
+        differences of positive rates.
+    """
+
+    name: str
+    labels: tuple[tuple[int, ...], ...]
+    quantity: str
+    short: str = ""
+    bounds: bool = False
+
+    def __post_init__(self) -> None:
+        require(str, name=self.name, quantity=self.quantity, short=self.short)
+        require(_LABELS, labels=self.labels)
+        require(bool, bounds=self.bounds)
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether rows of one label are looked at by themselves."""
+        return any(len(labels) == 1 for labels in self.labels)
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether rows without labels can say nothing about it."""
+        return self.bounds or self.uses_labels
+
+
+METRICS: dict[str, Metric] = {}
+"""The metrics by name; ``register_metric`` adds to them."""
+
+
+def register_metric(metric: Metric) -> Metric:
+    """Make a metric known by its name, in this process, to everything that reads metrics.
+
+    Parameters
+    ----------
+    metric : Metric
+
+    Returns
+    -------
+    Metric
+        The same.
 
     Examples
     --------
-    >>> nearly_constant(0.765, 0.752, 0.02), nearly_constant(0.82, 0.752, 0.2)
-    (True, False)
+    >>> made = register_metric(Metric("toy", ((0,),), "difference of false positive rates"))
+    >>> METRICS.pop("toy") is made
+    True
     """
-    rarer = min(positive, 1 - positive)
-    poor = accuracy < majority + NO_BETTER and rarer < FEWER * (1 - majority)
-    return bool(rarer < NEARLY_CONSTANT or poor)
+    require(Metric, metric=metric)
+    METRICS[metric.name] = metric
+    return metric
 
 
-def positive_rate(y_hat: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Share of the weight that is decided positively.
+PARITY = register_metric(Metric("demographic_parity", ((0, 1),), "risk difference", "RD"))
+register_metric(Metric("equal_opportunity", ((1,),), "difference of true positive rates"))
+register_metric(
+    Metric("equalized_odds", ((0,), (1,)), "difference of true or false positive rates")
+)
+register_metric(Metric("bounded_group_loss", ((0, 1),), "error rate of a group", bounds=True))
 
-    >>> positive_rate([1, 0, 0, 0])
-    0.25
+
+def metric_of(name: str) -> Metric:
+    """The metric of that name, or the sentence that says which there are."""
+    require_name("metric", name, METRICS)
+    return METRICS[name]
+
+
+def ratios(
+    metric: Metric, strata: np.ndarray
+) -> list[tuple[tuple[int, ...], np.ndarray, np.ndarray]]:
+    """labels, a and b of everything that a metric looks at: a / b are the groups' rates, (G, ...) each.
+
+    strata: (G, 2, 2, ...), sums over the rows of each group, label and decision.
+
+    >>> import numpy as np
+    >>> ((_, a, b),) = ratios(PARITY, np.array([[[1, 1], [0, 2]], [[3, 1], [0, 0]]]))
+    >>> a, b
+    (array([3, 1]), array([4, 4]))
     """
-    y_hat = np.asarray(y_hat, float)
-    return _mean(y_hat, _weights(y_hat, weights))
+    if metric.bounds:
+        return [(metric.labels[0], strata[:, 0, 1] + strata[:, 1, 0], strata.sum(axis=(1, 2)))]
+    chosen = [strata[:, list(labels)] for labels in metric.labels]
+    return [
+        (labels, counts[:, :, 1].sum(axis=1), counts.sum(axis=(1, 2)))
+        for labels, counts in zip(metric.labels, chosen, strict=True)
+    ]
 
 
-def positive_rates(
-    y_hat: ArrayLike, s: ArrayLike, weights: ArrayLike | None = None, n_groups: int | None = None
-) -> Array:
-    """Positive rate of each group: (G,), nan for a group of no weight.
+def gap(metric: Metric, strata: np.ndarray) -> float:
+    """What a metric measures: the largest difference of two groups' rates, or the highest rate.
 
-    G is the largest code plus one, or `n_groups` where that is more.
+    strata: (G, 2, 2), of weights by group, label and decision.  A group without rows is left out; nan where too
+    few are left.
 
-    Weights of y give the true positive rates, those of 1 - y the false ones.
-
-    >>> positive_rates([1, 0, 1, 1], [0, 0, 1, 1])
-    array([0.5, 1. ])
-    >>> positive_rates([1, 0, 1, 1], [0, 0, 0, 1], weights=[1, 1, 0, 1])
-    array([0.5, 1. ])
-    """
-    y_hat = np.asarray(y_hat, float)
-    return _group_means(y_hat, np.asarray(s), _weights(y_hat, weights), n_groups)
-
-
-def risk_difference(y_hat: ArrayLike, s: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """RD = |rate_1 - rate_0|; with more groups, the largest positive rate minus the smallest.
-
-    Groups of no weight are left out; nan if fewer than two groups remain.
-
-    >>> risk_difference([1, 0, 1, 1], [0, 0, 1, 1])
+    >>> import numpy as np
+    >>> gap(PARITY, np.array([[[1, 1], [0, 2]], [[3, 1], [0, 0]]]))
     0.5
     """
-    return _spread(positive_rates(y_hat, s, weights))
-
-
-def gap(
-    notion: str, y: ArrayLike, y_hat: ArrayLike, s: ArrayLike, weights: ArrayLike | None = None
-) -> float:
-    """What a notion measures on these rows: a difference of rates, or the highest error rate of a group.
-
-    y_hat: decisions, or their probabilities.
-
-    >>> gap("equal_opportunity", [1, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 1])
-    0.5
-    """
-    decided, groups = np.asarray(y_hat, float), np.asarray(s, int)
-    w = _weights(decided, weights)
-    cells = np.zeros((int(groups.max(initial=-1)) + 1, 2, 2))
-    for decision, share in enumerate((1.0 - decided, decided)):
-        np.add.at(cells[..., decision], (groups, np.asarray(y, int)), w * share)
-    return notions.gap(notions.notion_of(notion), cells)
+    gaps = []
+    for _, a, b in ratios(metric, strata):
+        rates = a[b > 0] / b[b > 0]
+        if len(rates) > (0 if metric.bounds else 1):
+            gaps.append(rates.max() if metric.bounds else rates.max() - rates.min())
+    return float(max(gaps, default=nan))

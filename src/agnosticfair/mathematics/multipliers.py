@@ -40,10 +40,10 @@ class Mixtures:
 @dataclass(frozen=True)
 class WorstUtility:
     """The worst utility of any weight function counts.  share: how much of all; the rest is the mean's, by which rows
-    that the adversary leaves are decided.  prices: of a false positive and a false negative."""
+    that the adversary leaves are decided.  error_costs: of a false positive and a false negative."""
 
     share: float
-    prices: tuple[float, float]
+    error_costs: tuple[float, float]
 
     def losses(self, worth: np.ndarray, worths: np.ndarray) -> np.ndarray:
         """Mean loss, from the mean of d c and that of c, which says how often a positive is expected.
@@ -51,7 +51,7 @@ class WorstUtility:
         >>> WorstUtility(0.9, (1.0, 1.0)).losses(np.array([0.25]), np.array([0.5]))
         array([0.5])
         """
-        false_positive, false_negative = self.prices
+        false_positive, false_negative = self.error_costs
         positives = (worths + false_positive) / (false_positive + false_negative)
         return false_negative * positives - worth
 
@@ -66,7 +66,7 @@ class RateLimits:
         The limit of each weight function; inf for none.
     pairs : tuple of (int, int)
         The compared groups, each pair once.
-    charge : float
+    spend : float
         What differences within the limits cost: so much utility times the mean of (difference / limit)^2 over all
         comparisons, weighted by the root of their people; less where these are fewer than MANY.
     positive_rate : (float, float) or None
@@ -86,7 +86,7 @@ class RateLimits:
 
     tau: np.ndarray
     pairs: tuple[tuple[int, int], ...]
-    charge: float = 0.0
+    spend: float = 0.0
     positive_rate: tuple[float, float] | None = None
     min_people: float = 1.0
     tolerance: float = 5e-4
@@ -98,7 +98,7 @@ class RateLimits:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The multipliers.  k, j, other: weight function and groups, (E,).  up, down: slopes of the penalty, the last of
+    """The multipliers.  k, j, other: weight function and groups, (E,).  up, down: gradients of the penalty, the last of
     the positive rate.  curvature: of the penalty near 0, inf where nothing is charged.  mass: (K, P), E[b_k pi_p].
     mixed: (m, K, P), differences of rates that mix weight functions, whose multipliers come after the E others.
     members, worths: (K,), E[b_k] and E[b_k c] / E[b_k] where the worst utility counts, whose adversary's K weights come
@@ -175,13 +175,13 @@ class Coordinates:
     def scales(self, which: np.ndarray) -> np.ndarray:
         """By what the Hessian's directions are divided, so that none exceeds 1."""
         E = len(self.k)
-        found = np.ones(self.size)
-        found[:E] = np.minimum(self.mass[self.k, self.j], self.mass[self.k, self.other])
+        scale = np.ones(self.size)
+        scale[:E] = np.minimum(self.mass[self.k, self.j], self.mass[self.k, self.other])
         R = self.rates
-        found[E:R] = 1.0 / np.abs(self.mixed).max(axis=(1, 2), initial=1e-300)
+        scale[E:R] = 1.0 / np.abs(self.mixed).max(axis=(1, 2), initial=1e-300)
         if self.worst is not None:
-            found[R:-1] = self.members / (self.worst.share * max(self.worst.prices))
-        return found[which]
+            scale[R:-1] = self.members / (self.worst.share * max(self.worst.error_costs))
+        return scale[which]
 
     def directions(self, which: np.ndarray) -> Directions:
         """The Hessian's directions of these coordinates, scaled; mixed ones last, as ``ordered`` has them."""
@@ -191,7 +191,7 @@ class Coordinates:
         mixed = which[(which >= E) & (which < R)]
         scale, none = self.scales(each), np.full(len(rate), -1)
         # an adversary's weight adds to the score what a multiplier takes off
-        most = 1.0 if self.worst is None else -1.0 / max(self.worst.prices)
+        maximum = 1.0 if self.worst is None else -1.0 / max(self.worst.error_costs)
         return Directions(
             np.concatenate([self.k[each], none + len(self.mass), of_worst - R]),
             np.concatenate([self.j[each], none, np.full(len(of_worst), -2)]),
@@ -200,7 +200,7 @@ class Coordinates:
                 [
                     scale / self.mass[self.k[each], self.j[each]],
                     np.ones(len(rate)),
-                    np.full(len(of_worst), most),
+                    np.full(len(of_worst), maximum),
                 ]
             ),
             np.append(
@@ -226,22 +226,22 @@ def coordinates(sums: Mapping[str, np.ndarray], n: float, limits: RateLimits) ->
     pairs = np.array(limits.pairs, int).reshape(-1, 2)
     k, at = (v.ravel() for v in np.indices((len(mass), len(pairs))))
     j, other = pairs[at].T
-    least = np.minimum(mass[k, j], mass[k, other])
-    on = (least >= max(limits.min_people, 1e-9)) & np.isfinite(limits.tau[k])
+    minimum = np.minimum(mass[k, j], mass[k, other])
+    on = (minimum >= max(limits.min_people, 1e-9)) & np.isfinite(limits.tau[k])
     k, j, other = k[on], j[on], other[on]
     low, high = limits.positive_rate or (-np.inf, np.inf)
     members, worths = np.zeros(0), np.zeros(0)
     if limits.worst is not None:  # with few people a weight function counts for less than its share
         members = np.maximum(sums["members"], max(limits.min_people, 1e-9)) / n
         worths = sums["worths"] / n / members
-    free, held = np.zeros(len(members)), np.full(len(members), np.inf)
+    free, fixed = np.zeros(len(members)), np.full(len(members), np.inf)
     return Coordinates(
         k,
         j,
         other,
         np.concatenate([limits.tau[k], free, [high]]),
-        np.concatenate([limits.tau[k], held, [-low]]),
-        np.concatenate([curvatures(least[on], limits.tau[k], limits), held, [np.inf]]),
+        np.concatenate([limits.tau[k], fixed, [-low]]),
+        np.concatenate([curvatures(minimum[on], limits.tau[k], limits), fixed, [np.inf]]),
         mass / n,
         np.zeros((0, *mass.shape)),
         members,
@@ -252,18 +252,18 @@ def coordinates(sums: Mapping[str, np.ndarray], n: float, limits: RateLimits) ->
 
 def curvatures(people: np.ndarray, tau: np.ndarray, limits: RateLimits) -> np.ndarray:
     """Of the penalty near 0, (E,).  people: of the smaller group of each comparison; tau: its limit, none from 1 on."""
-    found, on = np.full(len(tau), np.inf), (tau > 0) & (tau < 1)
-    if limits.charge > 0 and on.any():
+    result, on = np.full(len(tau), np.inf), (tau > 0) & (tau < 1)
+    if limits.spend > 0 and on.any():
         weights = np.sqrt(people[on])
         shares = weights / weights.mean() / max(len(weights), MANY)
-        found[on] = np.maximum(tau[on], MIN_UNIT) ** 2 / (2 * limits.charge * shares)
-    return found
+        result[on] = np.maximum(tau[on], MIN_UNIT) ** 2 / (2 * limits.spend * shares)
+    return result
 
 
 @dataclass(frozen=True)
 class At:
-    """The objective at x: value, gradient of the smooth part, and the sums it was made from, as means.  losses: (K,),
-    of each weight function where the worst counts."""
+    """The objective at x: value, gradient of the smooth subgroup, and the sums it was made from, as means.  losses:
+    (K,), of each weight function where the worst counts."""
 
     x: np.ndarray
     eps: float
@@ -312,7 +312,7 @@ def unsettled(at: Coordinates, point: At) -> float:
     """How far the point is from the optimum: by differences of rates, and by what the adversary could still gain."""
     left = residual(point.gradient, point.x, at.up, at.down, at.curvature)
     if at.worst is not None:
-        own = slice(at.rates, -1)
-        g, alpha = point.gradient[own], point.x[own]
-        left[own] = float(alpha @ g - g.min())
+        inner = slice(at.rates, -1)
+        g, alpha = point.gradient[inner], point.x[inner]
+        left[inner] = float(alpha @ g - g.min())
     return float(left.max())

@@ -27,14 +27,14 @@ class Optimum:
 
     Parameters
     ----------
-    utility, own, constant : float
+    utility, learner_utility, constant : float
         Of the rule, of the learner's own decisions, and of the better of two constant answers.
     bound : float
         No rule that keeps the limits has more.
     gap : float
         No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``, less what
         differences within the limits are charged.
-    charge : float
+    spend : float
         What those of this rule are.
     excess, smoothed_excess : float
         By how much the rule, and its smoothed form, are above a limit at most; negative below all.
@@ -46,40 +46,40 @@ class Optimum:
         The learner's own decisions keep all limits, and are the rule.
     max_scale : float
         RateLimits so many times as large would bind nothing.
-    slope : float
+    gradient : float
         How fast ``bound`` grows with limits scaled by a number, at 1.
     further : tuple of (float, float)
         Utilities of rules with limits so many times as large.
     """
 
     utility: float
-    own: float
+    learner_utility: float
     constant: float
     bound: float
     gap: float
-    charge: float
+    spend: float
     excess: float
     smoothed_excess: float
     people: float
     positive: float
     unchanged: bool
     max_scale: float
-    slope: float
+    gradient: float
     further: tuple[tuple[float, float], ...] = ()
 
     @property
     def retained(self) -> float:
         """The share of the learner's gain over one answer that is left; nan where it has none."""
-        gained = self.own - self.constant
+        gained = self.learner_utility - self.constant
         return (self.utility - self.constant) / gained if gained > 1e-9 else nan
 
 
 def optimum(state: State) -> Optimum:
     """The statement of a program that is done, or on its way; raises where its limits leave no rule."""
-    at, own = state.at, state.own
+    at, learner_point = state.at, state.learner_point
     assert at is not None
-    assert own is not None
-    hard = state.hard or own
+    assert learner_point is not None
+    hard = state.hard or learner_point
     x, r = hard.x, hard.differences
     R, reached = at.rates, np.full(at.size, nan)
     reached[:R] = np.abs(r)
@@ -89,17 +89,17 @@ def optimum(state: State) -> Optimum:
     if bound < lowest(state) - 1e-9:
         raise SettingsError("no rule keeps all limits at once: raise tau, or widen positive_rate")
     unchanged = bool((x == at.zero()).all())
-    charge = 0.0 if unchanged else at.charged(r)
+    spend = 0.0 if unchanged else at.charged(r)
     finite = at.up[:R] > 0
-    scales = np.abs(at.differences(own.decided))[finite] / at.up[:R][finite]
+    scales = np.abs(at.differences(learner_point.decided))[finite] / at.up[:R][finite]
     smoothed = hard if state.hard is None or state.here is None else state.here
     return Optimum(
         hard.utility,
-        own.utility,
+        learner_point.utility,
         constant(state),
         bound,
-        max(hard.smooth + kinked(x, up, down, at.curvature) + charge - hard.utility, 0.0),
-        charge,
+        max(hard.smooth + kinked(x, up, down, at.curvature) + spend - hard.utility, 0.0),
+        spend,
         excess(state, hard),
         excess(state, smoothed),
         people(state, hard),
@@ -124,7 +124,7 @@ def constant(state: State) -> float:
 def lowest(state: State) -> float:
     """No decisions have less utility."""
     worst = state.limits.worst
-    return float(state.totals[2]) if worst is None else -max(worst.prices)
+    return float(state.totals[2]) if worst is None else -max(worst.error_costs)
 
 
 def excess(state: State, point: At) -> float:
@@ -151,7 +151,7 @@ def people(state: State, point: At) -> float:
     return float((over * smaller).max(initial=0.0))
 
 
-def scale_for(share: float, said: Optimum) -> tuple[float, float]:
+def scale_for(share: float, optimum: Optimum) -> tuple[float, float]:
     """By what the limits would have to be multiplied, at least and at most, for a rule that retains this share.
 
     The best utility is concave in the scale: the tangent is not exceeded, and chords between solved programs are
@@ -161,55 +161,57 @@ def scale_for(share: float, said: Optimum) -> tuple[float, float]:
     >>> [round(v, 3) for v in scale_for(0.8, half)]
     [1.3, 2.2]
     """
-    target = said.constant + share * (said.own - said.constant)
-    known = sorted([(1.0, said.utility), *said.further, (said.max_scale, said.own)])
-    most = known[-1][0]
+    target = optimum.constant + share * (optimum.learner_utility - optimum.constant)
+    known = sorted(
+        [(1.0, optimum.utility), *optimum.further, (optimum.max_scale, optimum.learner_utility)]
+    )
+    upper = known[-1][0]
     for (a, low), (b, high) in pairwise(known):
         if low < target <= high:
-            most = a + (b - a) * (target - low) / (high - low)
+            upper = a + (b - a) * (target - low) / (high - low)
             break
-    least = 1 + (target - said.bound) / said.slope if said.slope > 0 else 0.0
-    return min(max(least, 0.0), most), most
+    lower = 1 + (target - optimum.bound) / optimum.gradient if optimum.gradient > 0 else 0.0
+    return min(max(lower, 0.0), upper), upper
 
 
-def next_scale(said: Optimum) -> float | None:
+def next_scale(optimum: Optimum) -> float | None:
     """Limits so many times as large are worth a program of their own, to say what they cost; None where there is
     nothing more to say, or where the rule retains the lower share."""
-    if not said.retained < SHARES[-1] or len(said.further) >= len(SHARES):
+    if not optimum.retained < SHARES[-1] or len(optimum.further) >= len(SHARES):
         return None
-    least, most = scale_for(SHARES[-1 - len(said.further)], said)
-    if not np.isfinite(most):
+    lower, upper = scale_for(SHARES[-1 - len(optimum.further)], optimum)
+    if not np.isfinite(upper):
         return None
-    return float(np.sqrt(max(least, 1.0) * most))
+    return float(np.sqrt(max(lower, 1.0) * upper))
 
 
-def price(said: Optimum, tau: float) -> tuple[str, ...]:
+def cost_sentences(optimum: Optimum, tau: float) -> tuple[str, ...]:
     """What the limit tau costs, in sentences; none where the rule retains nearly all.
 
     >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, 0.0, -0.1, -0.1, 0.0, 0.5, True, 0.5, 0.0), 0.05)
     ("The rule is the learner's own decisions: they differ nowhere by more than the limit.",)
     """
-    if said.unchanged:
+    if optimum.unchanged:
         return (
             "The rule is the learner's own decisions: they differ nowhere by more than the limit.",
         )
-    if not said.retained < SHARES[0]:
+    if not optimum.retained < SHARES[0]:
         return ()
     first = (
-        f"The limit {tau:g} leaves {max(said.retained, 0.0):.0%} of what the learner gains over one answer to "
+        f"The limit {tau:g} leaves {max(optimum.retained, 0.0):.0%} of what the learner gains over one answer to "
         "everybody."
     )
     words = [first]
     for share in SHARES:
-        if said.retained < share:
-            _, most = scale_for(share, said)
+        if optimum.retained < share:
+            _, upper = scale_for(share, optimum)
             words.append(
-                f"{share:.0%} would be left at a tau of at most {_shown(min(tau * most, 1.0))}."
+                f"{share:.0%} would be left at a tau of at most {_shown(min(tau * upper, 1.0))}."
             )
     return tuple(words)
 
 
-def optimality(said: Optimum, accuracy: bool = False) -> str:
+def optimality(optimum: Optimum, accuracy: bool = False) -> str:
     """How far the rule is from the best one, in a sentence.  accuracy: both errors cost 1, so that utility counts
     right answers.
 
@@ -217,18 +219,19 @@ def optimality(said: Optimum, accuracy: bool = False) -> str:
     'No rule that decides from these estimates and keeps the limits has more utility than this one by more than \
 0.0004; its decisions exceed a limit by at most 0.002, and by at most 0.4 expected people.'
     """
-    more = max(said.bound - said.utility, 1e-4)
+    more = max(optimum.bound - optimum.utility, 1e-4)
     better = "is right more often than this one" if accuracy else "has more utility than this one"
-    kept = "its decisions exceed no limit, by the same estimates"
-    if said.excess > 0:
-        kept = (
-            f"its decisions exceed a limit by at most {said.excess:.2g}, and by at most {said.people:.2g} expected "
+    statement = "its decisions exceed no limit, by the same estimates"
+    if optimum.excess > 0:
+        statement = (
+            f"its decisions exceed a limit by at most {optimum.excess:.2g}, and by at most "
+            f"{optimum.people:.2g} expected "
             "people"
         )
     first = f"No rule that decides from these estimates and keeps the limits {better} by more than {more:.2g}"
-    if said.charge:
-        first += f", none that is charged alike for differences within them by more than {max(said.gap, 1e-4):.2g}"
-    return f"{first}; {kept}."
+    if optimum.spend:
+        first += f", none that is charged alike for differences within them by more than {max(optimum.gap, 1e-4):.2g}"
+    return f"{first}; {statement}."
 
 
 def _shown(tau: float) -> str:

@@ -8,7 +8,7 @@ Decisions d(x) in [0, 1] enter linearly, so its dual is convex in one multiplier
     min_x  E[eps softplus(score / eps)] + sum_e tau_e |x_e|,   score = c - nu - sum_e x_e u_e,
 
 smoothed by eps, which goes down a path; u_e = b_k (pi_j / N_kj - pi_l / N_kl).  Differences within the limits may be
-charged, sum_e r_e^2 / (2 C_e): then tau_e |x_e| becomes Huber's penalty, C_e x_e^2 / 2 near 0 and of slope tau_e
+charged, sum_e r_e^2 / (2 C_e): then tau_e |x_e| becomes Huber's penalty, C_e x_e^2 / 2 near 0 and of gradient tau_e
 beyond.  The multiplier nu of the positive rate is the last coordinate.  ``request`` says what is evaluated next and
 ``step`` takes the sums (``scores.evaluate``), wherever the rows lie: a proximal Newton step on the active multipliers,
 and several step lengths in one request where the full one is refused.
@@ -45,7 +45,7 @@ MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
 message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
 BESIDE, a number and a share of the support."""
 
-MAX_LOOKS, CANDIDATES, LEAST_PRICE = 1, 12, 1e-3
+MAX_LOOKS, CANDIDATES, MIN_PENALTY = 1, 12, 1e-3
 """Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
 and what exceeding a limit costs at least, beside its multiplier."""
 
@@ -77,7 +77,7 @@ def model_of(at: Coordinates, on: np.ndarray, eps: float, n: float, sums: Mappin
     R = at.rates
     diagonal[E:R] *= 2.0 / at.scales(np.arange(E, R))
     if at.worst is not None:
-        diagonal[R:-1] *= (at.worst.share * max(at.worst.prices)) ** 2 / at.members
+        diagonal[R:-1] *= (at.worst.share * max(at.worst.error_costs)) ** 2 / at.members
     # the rows drawn for the Hessian stand for all, whose curvature is known
     stands = float(sums["curvature"]) / max(float(sums["drawn"]), 1e-9)
     return StepModel(on, H * (stands * factor) / traced[:, None] / traced, diagonal)
@@ -87,17 +87,17 @@ def solve(at: Coordinates, here: At, model: StepModel, damping: float) -> tuple[
     """The step of the model from here, and what it promises (negative)."""
     x, g = here.x, here.gradient
     which, a = model.on, len(model.on)
-    H, own = model.H.copy(), np.diag(model.H) + damping * model.diagonal[which]
-    own += 1e-9 + 1e-4 * np.trace(model.H) / max(a, 1)
-    np.fill_diagonal(H, own)
+    H, diagonal = model.H.copy(), np.diag(model.H) + damping * model.diagonal[which]
+    diagonal += 1e-9 + 1e-4 * np.trace(model.H) / max(a, 1)
+    np.fill_diagonal(H, diagonal)
     p = np.zeros(at.size)
     of_worst = (which >= at.rates) & (which < at.size - 1)
     penalty = at.up[which], at.down[which], at.curvature[which]
     p[which] = huber_step(H, g[which], x[which], *penalty, of_worst) - x[which]
-    return p, promise(at, here, p)
+    return p, certified_limit(at, here, p)
 
 
-def promise(at: Coordinates, here: At, p: np.ndarray) -> float:
+def certified_limit(at: Coordinates, here: At, p: np.ndarray) -> float:
     """First-order change of the objective along p."""
     return float(here.gradient @ p + at.penalty(here.x + p) - at.penalty(here.x))
 
@@ -108,8 +108,8 @@ class State:
 
     stage: 'start', 'newton' (one point and its Hessian), 'search' (shorter steps), 'look' (hard decisions), 'done'.
     level: of the path.  trial: the multipliers of the points that are evaluated, (T, E + 1), on: the Hessian's
-    coordinates.  base: what the objective must fall from; None where eps has changed.  own, hard: the learner's own
-    rule and this one, as they decide.  bound: the lowest seen on the utility of any rule.
+    coordinates.  base: what the objective must fall from; None where eps has changed.  learner_point, hard: the
+    learner's own rule and this one, as they decide.  bound: the lowest seen on the utility of any rule.
     """
 
     limits: RateLimits
@@ -127,7 +127,7 @@ class State:
     promised: float = 0.0
     damping: float = FIRST_DAMPING
     refused: int = 0
-    own: At | None = None
+    learner_point: At | None = None
     hard: At | None = None
     bound: float = np.inf
     looks: int = 0
@@ -205,18 +205,25 @@ def _started(state: State, sums: Mapping[str, np.ndarray]) -> State:
     n, limits = state.n, state.limits
     at = coordinates(sums, n, limits)
     zero = at.zero()
-    own = objective(at, n, zero, 0.0, sums, 0)
+    at_learner = objective(at, n, zero, 0.0, sums, 0)
     here = objective(at, n, zero, state.eps, sums, 1)
     state = replace(
-        state, at=at, own=own, here=here, totals=sums["totals"] / n, members=sums["members"]
+        state,
+        at=at,
+        learner_point=at_learner,
+        here=here,
+        totals=sums["totals"] / n,
+        members=sums["members"],
     )
     if limits.mixtures is not None:
         check(Ambiguity(sums["members"][:-1] / n, 1.0, limits.mixtures.bound))
-    keeps = unsettled(replace(at, curvature=np.full(at.size, np.inf)), own) <= limits.tolerance
+    keeps = (
+        unsettled(replace(at, curvature=np.full(at.size, np.inf)), at_learner) <= limits.tolerance
+    )
     if keeps and limits.mixtures is not None:
-        keeps = not len(violated(at, limits.mixtures, own, state.members, n, limits))
+        keeps = not len(violated(at, limits.mixtures, at_learner, state.members, n, limits))
     if keeps:
-        return replace(state, stage="done", hard=own, bound=dual_bound(at, own))
+        return replace(state, stage="done", hard=at_learner, bound=dual_bound(at, at_learner))
     warm = state.start is not None and len(state.start) == at.size
     x = state.start if state.start is not None and warm else zero
     level = max(0, len(limits.path) - WARM) if warm else 0
@@ -307,9 +314,9 @@ def worst_mixture(state: State, here: At) -> float:
     if mixtures is None:
         return 0.0
     assert at is not None
-    own = _mixing(at, mixtures, here, state.members / state.n, state.limits)
-    found = worst_pair(*own, mixtures.floor)
-    return 0.0 if found is None else found.worst.value
+    mixing = _mixing(at, mixtures, here, state.members / state.n, state.limits)
+    worst = worst_pair(*mixing, mixtures.floor)
+    return 0.0 if worst is None else worst.worst.value
 
 
 def _joined(state: State, more: np.ndarray) -> State:
@@ -405,7 +412,7 @@ def rescaled(state: State, scale: float) -> State:
         at=at,
         here=here,
         model=model,
-        own=state.own,
+        learner_point=state.learner_point,
         totals=state.totals,
         members=state.members,
     )
@@ -423,9 +430,9 @@ def merit(state: State, hard: At) -> float:
     assert at is not None and here is not None  # noqa: PT018
     over = np.maximum(np.abs(hard.differences) - at.up[: at.rates], 0.0)
     outside = max(hard.positive - at.up[-1], -hard.positive - at.down[-1], 0.0)
-    prices = 2 * np.abs(here.x) + LEAST_PRICE
+    penalties = 2 * np.abs(here.x) + MIN_PENALTY
     lost = at.charged(hard.differences) - hard.utility
-    return float(lost + prices[: at.rates] @ over + (1.0 + prices[-1]) * outside)
+    return float(lost + penalties[: at.rates] @ over + (1.0 + penalties[-1]) * outside)
 
 
 def _candidates(state: State, hard: At) -> np.ndarray:

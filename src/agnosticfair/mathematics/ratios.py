@@ -42,7 +42,7 @@ def _climb(
     """max c . u with x . u = target over a convex set, row by row, by climbing its upper hull.
 
     The set is seen as points (x . u, c . u) of the plane.  A pair of them lies left and right of
-    the target; `best(c - nu x)`, nu the slope of their chord, is the point farthest above the
+    the target; `best(c - nu x)`, nu the gradient of their chord, is the point farthest above the
     chord and replaces one of them.  The mixture of the pair at the target is always in the set.
     c, x, u: (k, M), target: (k,).  Returns u, the multiplier nu: (k,) and the last pair.
     """
@@ -52,10 +52,10 @@ def _climb(
         wide = xr - xl > SLACK
         width = np.where(wide, xr - xl, 1.0)
         nu = np.where(wide, cr - cl, 0.0) / width
-        part = np.clip(np.where(wide, -xl, cr > cl) / width, 0.0, 1.0)
+        fraction = np.clip(np.where(wide, -xl, cr > cl) / width, 0.0, 1.0)
         u = best(c - nu[:, None] * x)
         xu, cu = _dot(x, u) - target, _dot(c, u)
-        chord = part * (cr - nu * xr) + (1 - part) * (cl - nu * xl)
+        chord = fraction * (cr - nu * xr) + (1 - fraction) * (cl - nu * xl)
         above = cu - nu * xu > chord + tolerance
         if not above.any():
             break
@@ -63,7 +63,7 @@ def _climb(
         left, right = np.where(less[:, None], u, left), np.where(more[:, None], u, right)
         xl, cl = np.where(less, xu, xl), np.where(less, cu, cl)
         xr, cr = np.where(more, xu, xr), np.where(more, cu, cr)
-    return part[:, None] * right + (1 - part)[:, None] * left, nu, (left, right)
+    return fraction[:, None] * right + (1 - fraction)[:, None] * left, nu, (left, right)
 
 
 def _level(c: Array, x: Array, target: float, left: Array, h: Array) -> tuple[float, Array]:
@@ -114,10 +114,10 @@ def worst_ratio(A: Ambiguity, a: ArrayLike, b: ArrayLike, floor: float) -> Worst
     return Worst(value, u * scale, Outcome.OPTIMAL, value - shown)
 
 
-def _ratio_exists(least: float) -> None:
-    if not least > 0:
+def _ratio_exists(minimum: float) -> None:
+    if not minimum > 0:
         raise SettingsError(
-            f"floor {least:g} lets a group lose all its mass, and then it has no rate: "
+            f"floor {minimum:g} lets a group lose all its mass, and then it has no rate: "
             f"set it above 0"
         )
 
@@ -126,15 +126,15 @@ def _ratio_exists(least: float) -> None:
 class _Pair:
     """Two groups in shares of the mass.  t_j = b[j] . u is a group's mass, lam = t1 / t0.
 
-    a, b: (2, M).  least, most: (2,), between which t_j lies, floors included.  ends: (2, M), the u
+    a, b: (2, M).  lowest, highest: (2,), between which t_j lies, floors included.  ends: (2, M), the u
     with the smallest and the largest lam.  complete: t0 + t1 = 1 for every u.
     """
 
     a: Array
     b: Array
     h: Array
-    least: Array
-    most: Array
+    lowest: Array
+    highest: Array
     ends: Array
     complete: bool
 
@@ -143,10 +143,10 @@ def _pair(A: Ambiguity, a: ArrayLike, b: ArrayLike, floor: float) -> _Pair | Non
     """The pair of groups with sums a[j], b[j]: (M,); None where A has no room for both floors."""
     scale, h = shares(A)
     a, b = np.asarray(a, float) * scale / A.n, np.asarray(b, float) * scale / A.n
-    most, least = _dot(b, knapsack(b, h)), _dot(b, knapsack(-b, h))
-    if h.sum() < 1.0 - SLACK or (most < floor - SLACK).any():
+    highest, lowest = _dot(b, knapsack(b, h)), _dot(b, knapsack(-b, h))
+    if h.sum() < 1.0 - SLACK or (highest < floor - SLACK).any():
         return None
-    _ratio_exists(max(floor, float(least.min())))
+    _ratio_exists(max(floor, float(lowest.min())))
     ends = []
     for up, down in ((0, 1), (1, 0)):
         u = _largest_ratio(b[up], b[down], h, floor)[1]
@@ -156,7 +156,7 @@ def _pair(A: Ambiguity, a: ArrayLike, b: ArrayLike, floor: float) -> _Pair | Non
     if (np.array(ends) @ b.T < floor * (1 - ROUNDING)).any():
         return None
     complete = bool(np.all(np.abs(b.sum(axis=0) - 1.0) < 1e-10, where=h > 0))
-    return _Pair(a, b, h, np.maximum(least, floor), most, np.array(ends), complete)
+    return _Pair(a, b, h, np.maximum(lowest, floor), highest, np.array(ends), complete)
 
 
 def _at_shares(P: _Pair, share: Array, tolerance: float) -> tuple[Array, Array, Array]:
@@ -186,9 +186,9 @@ def _at_shares(P: _Pair, share: Array, tolerance: float) -> tuple[Array, Array, 
         v = _dot(c, u) / (u @ P.b[1])
         return u, v, nu - v / (1 + lam[:, 0])
     left, right = _dot(x, pair[0]), _dot(x, pair[1])
-    part = np.where(right > left, -left, 0.0) / np.where(right > left, right - left, 1.0)
-    some = pair[0] + part[:, None] * (pair[1] - pair[0])  # keeps the floors, as both ends do
-    tau = np.maximum(P.least[1], lam[:, 0] * P.least[0])
+    fraction = np.where(right > left, -left, 0.0) / np.where(right > left, right - left, 1.0)
+    some = pair[0] + fraction[:, None] * (pair[1] - pair[0])  # keeps the floors, as both ends do
+    tau = np.maximum(P.lowest[1], lam[:, 0] * P.lowest[0])
     b1 = np.broadcast_to(P.b[1], c.shape)
     u, v, _ = _climb(c, b1, tau, (np.zeros_like(c), some), balanced_or_zero, tolerance)
     return u / u.sum(axis=1, keepdims=True), v, balanced(c - v[:, None] * b1)[1]
@@ -209,13 +209,13 @@ def _ceiling(P: _Pair, low: Array, high: Array) -> Array:
     x = P.b[1] - lam[..., None] * P.b[0]
     d = P.a[1] - lam[..., None] * P.a[0] - v[..., None] * P.b[1] - nu[..., None] * x
     kappa = np.sum(d * knapsack(d, P.h), axis=-1)
-    least, most = P.least[:, None], P.most[:, None]
+    lowest, highest = P.lowest[:, None], P.highest[:, None]
     if P.complete:
-        least, most = np.stack([1 - high[0], low[0]]), np.stack([1 - low[0], high[0]])
+        lowest, highest = np.stack([1 - high[0], low[0]]), np.stack([1 - low[0], high[0]])
 
     def over(j: int, kappa: Array, lam: Array, nu: Array) -> Array:
         bulge = np.maximum((nu[0] - nu[1]) * (lam[1] - lam[0]), 0.0) / (4 * lam.min(axis=0))
-        return (v + kappa / np.where(kappa > 0, least[j], most[j])).max(axis=0) + bulge
+        return (v + kappa / np.where(kappa > 0, lowest[j], highest[j])).max(axis=0) + bulge
 
     return np.minimum(over(1, kappa, lam, nu), over(0, kappa / lam, 1 / lam, -v - nu))
 
@@ -223,7 +223,7 @@ def _ceiling(P: _Pair, low: Array, high: Array) -> Array:
 def _differences(P: _Pair, u: Array) -> Array:
     """a[1].u / b[1].u - a[0].u / b[0].u for each row of u; -inf where a floor is broken."""
     t = u @ P.b.T
-    fine = np.all(t >= P.least * (1 - ROUNDING), axis=1, keepdims=True)
+    fine = np.all(t >= P.lowest * (1 - ROUNDING), axis=1, keepdims=True)
     rates = u @ P.a.T / np.where(fine, t, 1.0)
     return np.where(fine[:, 0], rates[:, 1] - rates[:, 0], -np.inf)
 
@@ -290,12 +290,12 @@ def _climbed(P: _Pair, u: Array, tolerance: float) -> Array:
     """The best u at shares ever nearer to that of a good u: a local maximum of the difference."""
     ends = P.ends @ P.b.T
     first, last = np.sort(ends[:, 1] / ends.sum(axis=1))
-    t, width, found = P.b @ u, (last - first) / 24, []
+    t, width, candidates = P.b @ u, (last - first) / 24, []
     for _ in range(5):
         shares = np.clip(t[1] / t.sum() + width * np.linspace(-1, 1, 5), first, last)
-        found.append(repair(_at_shares(P, shares, tolerance * 1e-2)[0], P.h))
-        t, width = P.b @ found[-1][_differences(P, found[-1]).argmax()], width / 4
-    return np.concatenate(found)
+        candidates.append(repair(_at_shares(P, shares, tolerance * 1e-2)[0], P.h))
+        t, width = P.b @ candidates[-1][_differences(P, candidates[-1]).argmax()], width / 4
+    return np.concatenate(candidates)
 
 
 def worst_difference(

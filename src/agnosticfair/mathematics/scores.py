@@ -119,11 +119,11 @@ def score(
     """
     A = on_grid(np.array(A, float), COEFFICIENT_BITS)
     c = rows.c if W is None else rows.c * b.weigh(on_grid(np.array(W, float), COEFFICIENT_BITS))
-    found = c - nu
+    margins = c - nu
     for p, a in enumerate(A.T):
         if a.any():
-            found -= rows.pi[p] * b.weigh(a)
-    return found
+            margins -= rows.pi[p] * b.weigh(a)
+    return margins
 
 
 def smoothed(t: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,7 +166,7 @@ class Directions:
         return len(self.k) + len(self.mixed)
 
 
-def drawn(rows: Estimated, n: int) -> np.ndarray:
+def sampled_rows(rows: Estimated, n: int) -> np.ndarray:
     """Which rows enter the Hessian, as bool, by a hash of what is estimated of them: the same for any split.
 
     >>> drawn(Estimated(np.zeros(2), np.zeros((1, 2))), 2)
@@ -195,14 +195,14 @@ def hessian(
     diagonal some of it is not filled in.
 
     v_ie = b_k (first pi_j - second pi_l)."""
-    own = weighed(curvature[None].copy(), bits - 2 * direction_bits(bits), rows.weights)[0]
-    chosen = np.flatnonzero((own > 0) & inside)
-    found = np.zeros((at.size, at.size))
-    for part, v in _directed(rows, b, at, chosen, direction_bits(bits)):
-        h = v * own[part]
+    row_weights = weighed(curvature[None].copy(), bits - 2 * direction_bits(bits), rows.weights)[0]
+    chosen = np.flatnonzero((row_weights > 0) & inside)
+    matrix = np.zeros((at.size, at.size))
+    for columns, v in _directed(rows, b, at, chosen, direction_bits(bits)):
+        h = v * row_weights[columns]
         for a in range(0, at.size, TILE):
-            found[a : a + TILE, a:] += h[a : a + TILE] @ v[a:].T
-    return found, float(own[chosen].sum())
+            matrix[a : a + TILE, a:] += h[a : a + TILE] @ v[a:].T
+    return matrix, float(row_weights[chosen].sum())
 
 
 def _directed(
@@ -213,20 +213,20 @@ def _directed(
     j, other = np.where(at.j < 0, P + 1 - at.j, at.j), np.where(at.other < 0, P, at.other)
     mixed = [_mixed(rows, b, C) for C in at.mixed]
     for start in range(0, len(chosen), CHUNK):
-        part = chosen[start : start + CHUNK]
-        zeros, c = np.zeros((2, len(part))), rows.c[None, part]
-        own = np.vstack([rows.pi[:, part], zeros, zeros[:1] + 1.0, c])
-        v = np.empty((at.size, len(part)))
+        columns = chosen[start : start + CHUNK]
+        zeros, c = np.zeros((2, len(columns))), rows.c[None, columns]
+        stacked = np.vstack([rows.pi[:, columns], zeros, zeros[:1] + 1.0, c])
+        v = np.empty((at.size, len(columns)))
         each = v[: len(at.k)]
-        np.take(own, j, axis=0, out=each, mode="clip")
+        np.take(stacked, j, axis=0, out=each, mode="clip")
         each *= at.first[:, None]
-        second = own[other]
+        second = stacked[other]
         second *= at.second[:, None]
         each -= second
-        each *= b.columns(at.k, part)
+        each *= b.columns(at.k, columns)
         for row, m in zip(v[len(at.k) :], mixed, strict=True):
-            row[:] = m[part]
-        yield part, on_grid(v, bits)
+            row[:] = m[columns]
+        yield columns, on_grid(v, bits)
 
 
 def _mixed(rows: Estimated, b: Weights, C: np.ndarray) -> np.ndarray:
@@ -263,18 +263,20 @@ class Points:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """What a site's sums look like."""
         T, K, P = self.A.shape
-        found: dict[str, tuple[int, ...]] = dict.fromkeys(("value", "utility", "right"), (T,))
-        found |= {"positives": (T,), "decided": (T, P, K)}
+        shapes_found: dict[str, tuple[int, ...]] = dict.fromkeys(
+            ("value", "utility", "right"), (T,)
+        )
+        shapes_found |= {"positives": (T,), "decided": (T, P, K)}
         if self.W is not None:
-            found["worth"] = (T, K)
+            shapes_found["worth"] = (T, K)
         if self.directions is not None:
             a = self.directions.size
-            found |= {"hessian": (a * (a + 1) // 2,), "curvature": (), "drawn": ()}
+            shapes_found |= {"hessian": (a * (a + 1) // 2,), "curvature": (), "drawn": ()}
         if self.masses:
-            found |= {"mass": (P, K), "members": (K,), "totals": (3,)}
+            shapes_found |= {"mass": (P, K), "members": (K,), "totals": (3,)}
         if self.masses and self.W is not None:
-            found["worths"] = (K,)
-        return found
+            shapes_found["worths"] = (K,)
+        return shapes_found
 
 
 def evaluate(
@@ -284,34 +286,36 @@ def evaluate(
 
     n: of all sites.  y: labels, of which ``right`` counts those that the hard decisions give.
     """
-    found = {k: np.zeros(v) for k, v in points.shapes().items()}
+    sums = {k: np.zeros(v) for k, v in points.shapes().items()}
     for t, eps in enumerate(points.eps):
-        own = score(rows, b, points.A[t], points.nu[t], None if points.W is None else points.W[t])
-        value, d, curvature = smoothed(own, float(eps))
-        hard = (own > 0) == (y > 0)
+        margins = score(
+            rows, b, points.A[t], points.nu[t], None if points.W is None else points.W[t]
+        )
+        value, d, curvature = smoothed(margins, float(eps))
+        hard = (margins > 0) == (y > 0)
         plain = weighed(np.stack([value, d * rows.c, hard, d]), bits, rows.weights)
-        found["value"][t], found["utility"][t], found["right"][t] = plain[:3].sum(axis=1)
-        found["positives"][t] = plain[3].sum()
+        sums["value"][t], sums["utility"][t], sums["right"][t] = plain[:3].sum(axis=1)
+        sums["positives"][t] = plain[3].sum()
         V = weighed(d * rows.pi, bits, rows.weights)
         if t == 0 and points.directions is not None:
-            chosen = drawn(rows, n)
+            chosen = sampled_rows(rows, n)
             h, total = hessian(rows, b, curvature, points.directions, bits, chosen)
-            found |= {"hessian": h[np.triu_indices(len(h))], "drawn": np.array(total)}
-            found["curvature"] = weighed(curvature[None], bits, rows.weights).sum()
-        found["decided"][t] = b.add(V)
+            sums |= {"hessian": h[np.triu_indices(len(h))], "drawn": np.array(total)}
+            sums["curvature"] = weighed(curvature[None], bits, rows.weights).sum()
+        sums["decided"][t] = b.add(V)
         if points.W is not None:
-            found["worth"][t] = b.add(plain[1:2])[0]
+            sums["worth"][t] = b.add(plain[1:2])[0]
     if points.masses and points.W is not None:
-        found["worths"] = b.add(weighed(rows.c[None].copy(), bits, rows.weights))[0]
-    return found | (_masses(rows, b, bits) if points.masses else {})
+        sums["worths"] = b.add(weighed(rows.c[None].copy(), bits, rows.weights))[0]
+    return sums | (_masses(rows, b, bits) if points.masses else {})
 
 
 def _masses(rows: Estimated, b: Weights, bits: int) -> dict[str, np.ndarray]:
-    """What each group and weight function weigh; and the totals of c, its positive and its negative part."""
+    """What each group and weight function weigh; and the totals of c, its positive and its negative subgroup."""
     ones = np.ones((1, len(rows.c)))
     added = b.add(weighed(np.vstack([rows.pi, ones]), bits, rows.weights))
-    parts = np.stack([rows.c, np.maximum(rows.c, 0.0), np.minimum(rows.c, 0.0)])
-    totals = weighed(parts, bits, rows.weights).sum(axis=1)
+    signed = np.stack([rows.c, np.maximum(rows.c, 0.0), np.minimum(rows.c, 0.0)])
+    totals = weighed(signed, bits, rows.weights).sum(axis=1)
     return {"mass": added[:-1], "members": added[-1], "totals": totals}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gammaln
 
-SLOPES = 0.002 * 1.8 ** np.arange(15)
+BETS = 0.002 * 1.8 ** np.arange(15)
 """lambda of the mixture: the best one is about sqrt(2 log(1/delta) / (n p (1 - p))), so these serve from ten
 rows to ten million; one that is a third off costs 5% of the exponent."""
 
@@ -30,9 +30,9 @@ def rate_evidence(k: np.ndarray, n: np.ndarray, p: np.ndarray) -> np.ndarray:
     array([16.5, -0.6])
     """
     k, n, p = (np.asarray(v, float)[..., None] for v in np.broadcast_arrays(k, n, p))
-    exponents = SLOPES * k - n * np.log1p(p * np.expm1(SLOPES))
-    most = exponents.max(axis=-1, keepdims=True)
-    return most[..., 0] + np.log(np.exp(exponents - most).mean(axis=-1))
+    exponents = BETS * k - n * np.log1p(p * np.expm1(BETS))
+    maximum = exponents.max(axis=-1, keepdims=True)
+    return maximum[..., 0] + np.log(np.exp(exponents - maximum).mean(axis=-1))
 
 
 def lowest_rate(k: np.ndarray, n: np.ndarray, delta: float | np.ndarray) -> np.ndarray:
@@ -108,12 +108,14 @@ def difference_evidence(k: np.ndarray, n: np.ndarray, limit: np.ndarray) -> np.n
     first, last = np.maximum(-limit, 0.0), np.minimum(1.0 - limit, 1.0)
 
     def at(p: np.ndarray) -> np.ndarray:
-        own, other = np.clip(p + limit, 0.0, 1.0)[..., None], p[..., None]
-        exponents = ON_ONE * k[0][..., None] - n[0][..., None] * np.log1p(own * np.expm1(ON_ONE))
+        shifted, other = np.clip(p + limit, 0.0, 1.0)[..., None], p[..., None]
+        exponents = ON_ONE * k[0][..., None] - n[0][..., None] * np.log1p(
+            shifted * np.expm1(ON_ONE)
+        )
         exponents += ON_OTHER * k[1][..., None]
         exponents -= n[1][..., None] * np.log1p(other * np.expm1(ON_OTHER))
-        most = exponents.max(axis=-1, keepdims=True)
-        return most[..., 0] + np.log(np.exp(exponents - most).mean(axis=-1))
+        maximum = exponents.max(axis=-1, keepdims=True)
+        return maximum[..., 0] + np.log(np.exp(exponents - maximum).mean(axis=-1))
 
     golden = (np.sqrt(5) - 1) / 2
     left, right = last - golden * (last - first), first + golden * (last - first)

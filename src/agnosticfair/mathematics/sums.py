@@ -24,21 +24,21 @@ from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
 
 OF_LOSS = ("psi_L", "psi_theta_L", "J_L")
 OF_FAIR = ("psi_g", "psi_theta", "psi_hat", "J_g")
-"""Fields by kernel, and by cell and kernel; the last of each is the slope, a vector for every kernel."""
+"""Fields by kernel, and by cell and kernel; the last of each is the gradient, a vector for every kernel."""
 
-SLOPES = ("J_1", "J_L", "J_g", "H")
-"""Fields that a network, whose slope is one gradient, does without."""
+GRADIENTS = ("J_1", "J_L", "J_g", "H")
+"""Fields that a network, whose gradient is one gradient, does without."""
 
 REVEALS = {
     "loss": "the site's total loss under w",
-    "J_1": "the loss's slope: with few rows, what these rows look like",
+    "J_1": "the loss's gradient: with few rows, what these rows look like",
     "psi_L": "losses weighted by nearness to each centre: how well w does around it",
     "psi_theta_L": "how many rows lie around each centre",
-    "J_L": "slopes around each centre: with few rows near it, what they look like",
+    "J_L": "gradients around each centre: with few rows near it, what they look like",
     "psi_g": "positive decisions (smoothed) per group around each centre",
     "psi_theta": "how many rows of each group lie around each centre",
     "psi_hat": "positive decisions per group around each centre",
-    "J_g": "their slopes: with few rows of a group near a centre, what they look like",
+    "J_g": "their gradients: with few rows of a group near a centre, what they look like",
     "H": "second moments of the features: with few rows, what they look like",
     "correct": "how many rows w decides rightly",
 }
@@ -46,15 +46,15 @@ REVEALS = {
 
 
 class RowValues(NamedTuple):
-    """Of every row, (n,): loss, surrogate, their slopes and curvatures in d; 1 where the decision counts
+    """Of every row, (n,): loss, surrogate, their gradients and curvatures in d; 1 where the decision counts
     in psi_hat, and where it is right."""
 
     loss: Any
-    slope: Any
-    curve: Any
+    gradient: Any
+    hessian: Any
     g: Any
-    g_slope: Any
-    g_curve: Any
+    g_gradient: Any
+    g_hessian: Any
     hat: Any
     right: Any
     one: Any
@@ -67,35 +67,35 @@ def row_values(d: Any, y: Any, surrogate: Surrogate, xp: Any = np) -> RowValues:
     array([0.6931])
     """
     loss, one = log_loss(d, y, xp), xp.ones_like(d)
-    slope, curve = log_loss_derivatives(d, y, xp)
+    gradient, hessian = log_loss_derivatives(d, y, xp)
     right = ((d > 0) == (y > 0)) * one
     if surrogate.kind == "loss":
-        return RowValues(loss, slope, curve, loss, slope, curve, one - right, right, one)
-    g, g_slope, g_curve = surrogate_values(surrogate, d, xp)
-    return RowValues(loss, slope, curve, g, g_slope, g_curve, (d > 0) * one, right, one)
+        return RowValues(loss, gradient, hessian, loss, gradient, hessian, one - right, right, one)
+    g, g_gradient, g_hessian = surrogate_values(surrogate, d, xp)
+    return RowValues(loss, gradient, hessian, g, g_gradient, g_hessian, (d > 0) * one, right, one)
 
 
 def of_loss(v: RowValues) -> tuple[tuple[Any, ...], Any]:
     """A row's part of OF_LOSS: its values, and what its features are multiplied with."""
-    return (v.loss, v.one), v.slope
+    return (v.loss, v.one), v.gradient
 
 
 def of_fair(v: RowValues) -> tuple[tuple[Any, ...], Any]:
     """A row's part of OF_FAIR: its values, and what its features are multiplied with."""
-    return (v.g, v.one, v.hat), v.g_slope
+    return (v.g, v.one, v.hat), v.g_gradient
 
 
-def named(
+def fields_of(
     plain: np.ndarray, by_loss: np.ndarray, by_fair: np.ndarray, H: np.ndarray, correct: Any
 ) -> dict[str, np.ndarray]:
     """The fields of a reply.  plain: (2 + D,), sums of ``of_loss``; by_loss: (M, 2 + D) the same by kernel;
     by_fair: (G, F + 1, 3 + D), of ``of_fair``."""
-    found = {"loss": plain[0], "J_1": plain[len(OF_LOSS) - 1 :]}
+    fields = {"loss": plain[0], "J_1": plain[len(OF_LOSS) - 1 :]}
     for names, total in ((OF_LOSS, by_loss), (OF_FAIR, by_fair)):
-        *scalars, slope = names
-        found |= {name: total[..., k] for k, name in enumerate(scalars)}
-        found[slope] = total[..., len(scalars) :]
-    return {**found, "H": H, "correct": np.asarray(correct)}
+        *scalars, gradient = names
+        fields |= {name: total[..., k] for k, name in enumerate(scalars)}
+        fields[gradient] = total[..., len(scalars) :]
+    return {**fields, "H": H, "correct": np.asarray(correct)}
 
 
 def shapes(D: int, M: int, G: int, F: int) -> dict[str, tuple[int, ...]]:
@@ -106,7 +106,7 @@ def shapes(D: int, M: int, G: int, F: int) -> dict[str, tuple[int, ...]]:
     (2, 5, 3)
     """
     widths = (len(OF_LOSS) - 1 + D, len(OF_FAIR) - 1 + D)
-    empty = named(
+    empty = fields_of(
         np.empty(widths[0]),
         np.empty((M, widths[0])),
         np.empty((G, F, widths[1])),

@@ -299,7 +299,7 @@ def margins(forest: Forest, bins: Bins, columns: np.ndarray) -> np.ndarray:
     total = np.full(columns.shape[1], forest.start)
     rank, values = ranks(forest, bins), forest.value.astype(float)
     for a in range(0, len(total), CHUNK):
-        piece, part = columns[:, a : a + CHUNK], total[a : a + CHUNK]
+        piece, totals = columns[:, a : a + CHUNK], total[a : a + CHUNK]
         for tree in range(len(forest)):
-            part += values[tree].take(leaves(forest, bins, piece, tree, rank))
+            totals += values[tree].take(leaves(forest, bins, piece, tree, rank))
     return total

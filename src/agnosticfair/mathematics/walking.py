@@ -220,12 +220,12 @@ def level_sums(
     for model in np.unique(count[:, 0]).tolist():
         done, now = forests[model]
         way = go(walk, rows, bins, model, done, now, level)
-        own = np.flatnonzero(count[:, 0] == model)
+        rows_of_model = np.flatnonzero(count[:, 0] == model)
         slots = np.full(256, -1, np.int16)
-        slots[count[own, 1]] = np.arange(len(own))
+        slots[count[rows_of_model, 1]] = np.arange(len(rows_of_model))
         slot = slots.take(way.place)
         slot[way.apart] = -1
-        hist[own] = histogram(rows.codes, slot, way.g, way.h, len(own), bins)
+        hist[rows_of_model] = histogram(rows.codes, slot, way.g, way.h, len(rows_of_model), bins)
         if level == 0 and model < rows.folds * heads:
             loss[model % heads] += _loss(way, rows, model)
     return {"hist": hist, "loss": loss}

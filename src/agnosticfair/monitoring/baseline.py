@@ -17,7 +17,7 @@ from agnosticfair.auditing.proof import axes_of
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import ModelError
-from agnosticfair.mathematics.parts import Axis, Part, part_name, sizes_of, starts_of
+from agnosticfair.mathematics.subgroups import Axis, Subgroup, sizes_of, starts_of, subgroup_name
 from agnosticfair.model import Model
 from agnosticfair.settings import POSITIVE, require
 
@@ -32,7 +32,7 @@ class Baseline:
 
     Attributes
     ----------
-    axes, parts
+    axes, subgroups
         The named subgroups; the first one is everybody.
     counts : (I, I) array
         Rows of every pair of values.
@@ -40,7 +40,7 @@ class Baseline:
         Rows in all.
     sensitive_features, groups : tuple of str
         As the model has them.
-    notion : str
+    metric : str
         What is compared.
     limits : (P,) tuple
         What no difference of each subgroup is to exceed: what was certified of it by itself, unless a limit was named.
@@ -48,28 +48,28 @@ class Baseline:
         Of mixtures of single values: no row weighs more.
     model : str
         Digest of the model; empty where decisions are handed over.
-    part_rows : (P,) tuple
+    subgroup_rows : (P,) tuple
         Rows of every subgroup.
     compared : (P, G) tuple
         The groups of each subgroup that the certificate is about.
     """
 
     axes: tuple[Axis, ...]
-    parts: tuple[Part, ...]
+    subgroups: tuple[Subgroup, ...]
     counts: np.ndarray
     n: int
     sensitive_features: tuple[str, ...]
     groups: tuple[str, ...]
-    notion: str
+    metric: str
     limits: tuple[float, ...]
     bound: float
     model: str
-    part_rows: tuple[int, ...]
+    subgroup_rows: tuple[int, ...]
     compared: tuple[tuple[bool, ...], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(part_name(self.axes, part) for part in self.parts)
+        return tuple(subgroup_name(self.axes, subgroup) for subgroup in self.subgroups)
 
     @property
     def values(self) -> np.ndarray:
@@ -78,7 +78,7 @@ class Baseline:
         return np.r_[here, [self.n - here[a:b].sum() for a, b in pairwise(starts)]]
 
     @property
-    def keep(self) -> np.ndarray:
+    def comparable(self) -> np.ndarray:
         """Which groups of which subgroups the certificate compares, (P, G)."""
         return np.array(self.compared, bool)
 
@@ -112,45 +112,51 @@ def baseline_of(
         return certificate
     if not isinstance(certificate, Certificate | Mapping):
         raise ModelError(f"{type(certificate).__name__} is no certificate: give what 'audit' made")
-    told = certificate.to_json() if isinstance(certificate, Certificate) else certificate
-    sums = told.get("sums")
-    if not isinstance(sums, Mapping) or not isinstance(told.get("upper"), int | float):
+    content = certificate.to_json() if isinstance(certificate, Certificate) else certificate
+    sums = content.get("sums")
+    if not isinstance(sums, Mapping) or not isinstance(content.get("upper"), int | float):
         raise ModelError(
             "this certificate bounds nothing beyond its rows: audit rows that the model was not fitted on"
         )
     if model is not None and sums.get("model", model.digest) != model.digest:
         raise ModelError(OTHER)
     try:
-        return _baseline(Certificate.from_json(told), model, limit)
+        return _baseline(Certificate.from_json(content), model, limit)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ModelError(
             f"this is no certificate of agnosticfair, or it is damaged ({type(error).__name__}): audit again"
         ) from None
 
 
-def _baseline(made: Certificate, model: Model | None, limit: float | None) -> Baseline:
-    assert made.sums is not None
-    axes = axes_of(made.sums)
-    listed = [tuple((int(a), int(v)) for a, v in part) for part in made.sums["parts"]]
-    by_name = {part_name(axes, part): part for part in listed}
+def _baseline(certificate: Certificate, model: Model | None, limit: float | None) -> Baseline:
+    assert certificate.sums is not None
+    axes = axes_of(certificate.sums)
+    listed = [
+        tuple((int(a), int(v)) for a, v in subgroup) for subgroup in certificate.sums["subgroups"]
+    ]
+    by_name = {subgroup_name(axes, subgroup): subgroup for subgroup in listed}
     # everybody is watched, whether or not it is estimable, against the bound over all
-    watched = [made.parts[0], *(part for part in made.parts[1:] if part.estimable)]
-    limits = [part.high if part.estimable else made.upper for part in watched]
-    counts = np.array(made.sums["pairs"], int).reshape((sum(sizes_of(axes)),) * 2)
+    watched = [
+        certificate.subgroups[0],
+        *(subgroup for subgroup in certificate.subgroups[1:] if subgroup.estimable),
+    ]
+    limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
+    counts = np.array(certificate.sums["pairs"], int).reshape((sum(sizes_of(axes)),) * 2)
     return Baseline(
         axes=axes,
-        parts=tuple(by_name[part.name] for part in watched),
+        subgroups=tuple(by_name[subgroup.name] for subgroup in watched),
         counts=counts,
-        n=made.n,
+        n=certificate.n,
         sensitive_features=(HANDED,) if model is None else model.sensitive_features,
-        groups=made.groups,
-        notion=made.notion,
+        groups=certificate.groups,
+        metric=certificate.metric,
         limits=tuple(limits) if limit is None else (limit,) * len(watched),
-        bound=1 / made.sums["least"],
+        bound=1 / certificate.sums["min_share"],
         model="" if model is None else model.digest,
-        part_rows=tuple(part.rows for part in watched),
+        subgroup_rows=tuple(subgroup.rows for subgroup in watched),
         compared=tuple(
-            tuple(rate.compared or not part.estimable for rate in part.rates) for part in watched
+            tuple(rate.compared or not subgroup.estimable for rate in subgroup.rates)
+            for subgroup in watched
         ),
     )
 
@@ -168,8 +174,8 @@ def strange_groups(table: Table, baseline: Baseline) -> dict[str, tuple[str, ...
     """Groups that nothing was promised of, under their columns' name."""
     column = _group_column(table, baseline)
     there = set() if column is None else {column.categories[k] for k in np.unique(column.codes)}
-    found = sorted(g for g in there - {*baseline.groups} if MISSING not in g.split(" & "))
-    return {" and ".join(baseline.sensitive_features): tuple(found)} if found else {}
+    unknown = sorted(g for g in there - {*baseline.groups} if MISSING not in g.split(" & "))
+    return {" and ".join(baseline.sensitive_features): tuple(unknown)} if unknown else {}
 
 
 def _group_column(table: Table, baseline: Baseline) -> Column | None:

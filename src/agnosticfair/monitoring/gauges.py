@@ -21,8 +21,8 @@ class Gauges:
         if name not in self.known:
             full = f"agnosticfair_{name}"
             self.known[name] = self.prometheus.Gauge(full, words, [*about], registry=self.registry)
-        found = self.known[name]
-        (found.labels(**about) if about else found).set(float(value))
+        gauge_known = self.known[name]
+        (gauge_known.labels(**about) if about else gauge_known).set(float(value))
 
     def text(self) -> bytes:
         """What a node exporter's text collector, or an endpoint, hands out."""

@@ -10,8 +10,8 @@ from math import log
 import numpy as np
 
 from agnosticfair.mathematics.binomial import clopper_pearson
-from agnosticfair.mathematics.parts import Part, sizes_of, starts_of
 from agnosticfair.mathematics.sequences import change_evidence, rate_bounds
+from agnosticfair.mathematics.subgroups import Subgroup, sizes_of, starts_of
 from agnosticfair.monitoring.baseline import Baseline
 
 TOLERANCE = 1e-7
@@ -33,7 +33,7 @@ class Place:
 def placed(baseline: Baseline, values: np.ndarray, rows: int, delta: float) -> Place:
     """Where rows with these counts of values, (I + C,), lie.
 
-    While they are drawn from a reweighing in the set, 'outside' is ever said with probability at most delta / 2; while
+    While they are drawn from a reweighting in the set, 'outside' is ever said with probability at most delta / 2; while
     the mix is the baseline's, ``changed`` with the same.
     """
     if not baseline.axes or not rows:
@@ -50,8 +50,10 @@ def placed(baseline: Baseline, values: np.ndarray, rows: int, delta: float) -> P
     changed = mix_changed(baseline, values, delta / 2)
     k = int(np.abs(shares - then).argmax())
     moved = f"{100 * then[k]:.1f}% to {100 * shares[k]:.1f}% of the rows."
-    told = f"{baseline.value_names[k]} went from {moved}" if changed or where != "inside" else ""
-    return Place(where, point, _heaviest(baseline, alpha), changed, told)
+    sentence = (
+        f"{baseline.value_names[k]} went from {moved}" if changed or where != "inside" else ""
+    )
+    return Place(where, point, _heaviest(baseline, alpha), changed, sentence)
 
 
 def nearest(baseline: Baseline, shares: np.ndarray) -> tuple[float, np.ndarray]:
@@ -77,62 +79,64 @@ def nearest(baseline: Baseline, shares: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def reachable(baseline: Baseline, low: np.ndarray, high: np.ndarray, delta: float) -> bool:
-    """Whether some mixture of single values and promised parts can have shares in the box [low, high], (I + C,), in
+    """Whether some mixture of single values and promised subgroups can have shares in the box [low, high], (I + C,), in
     the population: 'no' is wrong with probability at most delta.
 
     A mixture gives the value v the share sum_p w_p q_pv, with w_p >= 0 of sum one and q_pv the share of v within the
-    part p. Of q only bounds are known (``shares_within``), so the answer is that of a linear program in w alone: are
-    there w with sum_p w_p least_pv <= high_v and sum_p w_p most_pv >= low_v for all v? It is asked as the smallest t
-    by which they miss: without a goal the simplex method may go round for ever.
+    subgroup p. Of q only bounds are known (``shares_within``), so the answer is that of a linear program in w alone:
+    are there w with sum_p w_p least_pv <= high_v and sum_p w_p most_pv >= low_v for all v? It is asked as the smallest
+    t by which they miss: without a goal the simplex method may go round for ever.
     """
     from scipy.optimize import linprog
 
     size = len(baseline.counts)
-    parts: list[Part] = [part for part in baseline.parts if len(part) != 1]
-    parts += [((a, v),) for a, axis in enumerate(baseline.axes) for v in range(len(axis.values))]
-    least, most = shares_within(baseline, parts, delta / 2)
+    subgroups: list[Subgroup] = [subgroup for subgroup in baseline.subgroups if len(subgroup) != 1]
+    subgroups += [
+        ((a, v),) for a, axis in enumerate(baseline.axes) for v in range(len(axis.values))
+    ]
+    minimum, maximum = shares_within(baseline, subgroups, delta / 2)
     _, share = clopper_pearson(np.diag(baseline.counts), baseline.n, delta / size)
-    cap = np.r_[np.ones(len(parts) - size), np.minimum(1.0, baseline.bound * share)]
-    ends = np.vstack([least.T, -most.T])
+    cap = np.r_[np.ones(len(subgroups) - size), np.minimum(1.0, baseline.bound * share)]
+    ends = np.vstack([minimum.T, -maximum.T])
     solved = linprog(
-        np.r_[np.zeros(len(parts)), 1.0],
+        np.r_[np.zeros(len(subgroups)), 1.0],
         A_ub=np.column_stack([ends, -np.ones(len(ends))]),
         b_ub=np.r_[high, -low],
-        A_eq=np.r_[np.ones(len(parts)), 0.0][None],
+        A_eq=np.r_[np.ones(len(subgroups)), 0.0][None],
         b_eq=[1.0],
-        bounds=[*((0, most) for most in cap), (0, None)],
+        bounds=[*((0, maximum) for maximum in cap), (0, None)],
     )
     return bool(solved.status != 0 or solved.fun <= TOLERANCE)  # what is not solved proves nothing
 
 
 def shares_within(
-    baseline: Baseline, parts: list[Part], delta: float
+    baseline: Baseline, subgroups: list[Subgroup], delta: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of every value's share within every part in the population, (P, I + C) each, all at once.
+    """Bounds of every value's share within every subgroup in the population, (P, I + C) each, all at once.
 
-    The baseline has the rows of pairs of values. Of a part of one value they are the counts themselves; the rows of
+    The baseline has the rows of pairs of values. Of a subgroup of one value they are the counts themselves; the rows of
     a conjunction of a and b that have v are at most those of (a, v) and of (b, v), and at least what is left where
     all rows of a, or of b, that lack v are taken away. Clopper and Pearson's limits of these ends are on the safe side.
     """
     starts = starts_of(sizes_of(baseline.axes))
-    own = np.diag(baseline.counts)
-    strange = [own - baseline.counts[:, a:b].sum(axis=1) for a, b in pairwise(starts)]
+    sizes = np.diag(baseline.counts)
+    strange = [sizes - baseline.counts[:, a:b].sum(axis=1) for a, b in pairwise(starts)]
     counts = np.column_stack([baseline.counts, *strange])  # (I, I + C)
-    rows = dict(zip(baseline.parts, baseline.part_rows, strict=True))
-    fewest, most = np.empty((2, len(parts), counts.shape[1]))
-    n, known = np.empty(len(parts)), np.zeros((len(parts), counts.shape[1]), bool)
-    for p, part in enumerate(parts):
-        ends = [starts[a] + v for a, v in part]
-        n[p] = rows[part] if part in rows else own[ends[0]]
+    rows = dict(zip(baseline.subgroups, baseline.subgroup_rows, strict=True))
+    fewest, maximum = np.empty((2, len(subgroups), counts.shape[1]))
+    n, known = np.empty(len(subgroups)), np.zeros((len(subgroups), counts.shape[1]), bool)
+    for p, subgroup in enumerate(subgroups):
+        ends = [starts[a] + v for a, v in subgroup]
+        n[p] = rows[subgroup] if subgroup in rows else sizes[ends[0]]
         with_value = counts[ends] if ends else baseline.values[None]
-        total = own[ends] if ends else np.array([baseline.n])
-        most[p] = np.minimum(with_value.min(axis=0), n[p])
+        total = sizes[ends] if ends else np.array([baseline.n])
+        maximum[p] = np.minimum(with_value.min(axis=0), n[p])
         fewest[p] = np.maximum(n[p] - (total[:, None] - with_value).min(axis=0), 0)
-        for a, _ in part:
+        for a, _ in subgroup:
             known[p, np.r_[starts[a] : starts[a + 1], starts[-1] + a]] = True
-    level, n = delta / most.size, np.maximum(n, 1)[:, None]
-    low, high = clopper_pearson(fewest, n, level)[0], clopper_pearson(most, n, level)[1]
-    return np.where(known, fewest / n, low), np.where(known, most / n, high)
+    level, n = delta / maximum.size, np.maximum(n, 1)[:, None]
+    low, high = clopper_pearson(fewest, n, level)[0], clopper_pearson(maximum, n, level)[1]
+    return np.where(known, fewest / n, low), np.where(known, maximum / n, high)
 
 
 def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
@@ -142,14 +146,14 @@ def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
     low, high = clopper_pearson(then, baseline.n, delta / 2 / len(then))
     threshold = log(len(baseline.axes) / (delta / 2))
     for c in range(len(baseline.axes)):
-        own = np.r_[starts[c] : starts[c + 1], starts[-1] + c]
-        if change_evidence(values[own], low[own], high[own]) > threshold:
+        places = np.r_[starts[c] : starts[c + 1], starts[-1] + c]
+        if change_evidence(values[places], low[places], high[places]) > threshold:
             return True
     return False
 
 
-def _heaviest(baseline: Baseline, alpha: np.ndarray, most: int = 5) -> dict[str, float]:
+def _heaviest(baseline: Baseline, alpha: np.ndarray, maximum: int = 5) -> dict[str, float]:
     """What single values weigh in a mixture, the heaviest first."""
     mass = alpha * np.diag(baseline.counts) / baseline.n
-    order = [k for k in np.argsort(-mass, kind="stable")[:most] if mass[k] > 1e-9]
+    order = [k for k in np.argsort(-mass, kind="stable")[:maximum] if mass[k] > 1e-9]
     return {baseline.value_names[k]: float(mass[k]) for k in order}

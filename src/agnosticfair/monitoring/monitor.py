@@ -23,12 +23,12 @@ from agnosticfair.data.rows import row_hashes
 from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
-from agnosticfair.mathematics.parts import counted, sizes_of, starts_of
+from agnosticfair.mathematics.subgroups import counted, sizes_of, starts_of
 from agnosticfair.model import Model, check_labels
 from agnosticfair.monitoring.baseline import Baseline, baseline_of, groups_of, strange_groups
 from agnosticfair.monitoring.state import (
     ALIKE,
-    MOST_STRANGE,
+    MAX_STRANGE,
     MonitorState,
     from_bytes,
     latest,
@@ -93,12 +93,15 @@ class Monitor:
         fresh = fresh_state(self.baseline)
         if self.path is None or not self.path.exists():
             return fresh
-        kept = from_bytes(self.path.read_bytes(), f"file {self.path.name!r}")
-        if kept.baseline != fresh.baseline or kept.counts.shape != fresh.counts.shape:
+        monitor_state = from_bytes(self.path.read_bytes(), f"file {self.path.name!r}")
+        if (
+            monitor_state.baseline != fresh.baseline
+            or monitor_state.counts.shape != fresh.counts.shape
+        ):
             raise ModelError(
                 f"file {self.path.name!r} watches another model or certificate: name another state file"
             )
-        return kept
+        return monitor_state
 
     def update(
         self,
@@ -137,18 +140,18 @@ class Monitor:
             raise DataError(f"{who} has no rows: leave it out")
         seen = self._seen(rows, decisions, who)
         batch = self._batch(seen, rows)
-        own = batch_of(judge(self.baseline, batch, 1 - self.confidence))
+        batch_now = batch_of(judge(self.baseline, batch, 1 - self.confidence))
         with self._alone():
             before, when = self.state, time.time() if when is None else float(when)
             try:
                 self.state = self._counted(seen, batch, when, again, sample, who)
                 verdict = self.verdict()
-                self.state = self._noted(replace(verdict, batch=own), when)
+                self.state = self._noted(replace(verdict, batch=batch_now), when)
                 self.save()
             except BaseException:  # what is not on the disk is not counted here either
                 self.state = before
                 raise
-        return replace(verdict, since=dict(self.state.since), batch=own)
+        return replace(verdict, since=dict(self.state.since), batch=batch_now)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -270,24 +273,24 @@ class Monitor:
             )
 
     def _tally(self, seen: Batch) -> np.ndarray:
-        """Rows of each part by group, label and decision; undecided rows are in none."""
-        parts, sizes = self.baseline.parts, sizes_of(self.baseline.axes)
+        """Rows of each subgroup by group, label and decision; undecided rows are in none."""
+        subgroups, sizes = self.baseline.subgroups, sizes_of(self.baseline.axes)
         shape, there = self.state.counts.shape, seen.decided
-        cells = ((seen.group * 3 + seen.label) * 2 + seen.decision)[there]
-        return counted(seen.codes[there], sizes, parts, cells, shape[1] * 6).reshape(shape)
+        strata = ((seen.group * 3 + seen.label) * 2 + seen.decision)[there]
+        return counted(seen.codes[there], sizes, subgroups, strata, shape[1] * 6).reshape(shape)
 
     def _values(self, seen: Batch, rows: Table) -> tuple[np.ndarray, Mapping[str, tuple[str, ...]]]:
         """Rows of each value of each axis, those of none last; and values never seen, by column."""
         starts = starts_of(sizes_of(self.baseline.axes))
-        found = np.zeros(starts[-1] + len(self.baseline.axes), np.int64)
+        counts = np.zeros(starts[-1] + len(self.baseline.axes), np.int64)
         strange: dict[str, tuple[str, ...]] = {}
         for c, axis in enumerate(self.baseline.axes):
             there = np.bincount(seen.codes[:, c].astype(int) + 1, minlength=len(axis.values) + 1)
-            found[starts[c] : starts[c + 1]], found[starts[-1] + c] = there[1:], there[0]
+            counts[starts[c] : starts[c + 1]], counts[starts[-1] + c] = there[1:], there[0]
             if there[0]:
                 named = {*rows.column(axis.name).values()[seen.codes[:, c] < 0].tolist()}
-                strange[axis.name] = tuple(sorted(named)[:MOST_STRANGE])
-        return found, strange | strange_groups(rows, self.baseline)
+                strange[axis.name] = tuple(sorted(named)[:MAX_STRANGE])
+        return counts, strange | strange_groups(rows, self.baseline)
 
     def _noted(self, verdict: Verdict, when: float) -> MonitorState:
         """The state with this look on its timeline, and the row of every verdict that is new."""
@@ -296,16 +299,16 @@ class Monitor:
         for word, now in (words | {"changed": verdict.changed}).items():
             if now and word not in since:
                 since[word] = self.state.rows
-        worst = verdict.parts[0] if verdict.parts else None
+        worst = verdict.subgroups[0] if verdict.subgroups else None
         point: dict[str, Any] = {
             "time": when,
             "rows": self.state.rows,
             "where": verdict.where,
             "decisions": verdict.decisions,
             "distance": verdict.distance,
-            "low": verdict.everybody.low,
-            "high": verdict.everybody.high,
-            "difference": verdict.everybody.difference,
+            "low": verdict.overall.low,
+            "high": verdict.overall.high,
+            "difference": verdict.overall.difference,
             "worst": None if worst is None else worst.name,
             "worst_low": None if worst is None else worst.low,
             "batch": None if verdict.batch is None else _short(verdict.batch),
@@ -316,14 +319,14 @@ class Monitor:
 
 def _short(batch: BatchNow) -> dict[str, Any]:
     """A batch on the timeline."""
-    own = {"rows": batch.rows, "where": batch.where}
-    return own | {k: getattr(batch.everybody, k) for k in ("difference", "low", "high")}
+    fields = {"rows": batch.rows, "where": batch.where}
+    return fields | {k: getattr(batch.overall, k) for k in ("difference", "low", "high")}
 
 
 def fresh_state(baseline: Baseline) -> MonitorState:
     """The state before the first row."""
     starts, known = starts_of(sizes_of(baseline.axes)), len(baseline.groups)
-    counts = np.zeros((len(baseline.parts), known + 1, 3, 2), np.int64)
+    counts = np.zeros((len(baseline.subgroups), known + 1, 3, 2), np.int64)
     return MonitorState(baseline.id, counts, np.zeros(starts[-1] + len(baseline.axes), np.int64))
 
 
@@ -342,16 +345,16 @@ def decided(model: Model, rows: Table, who: str) -> tuple[np.ndarray, np.ndarray
 
 def handed(decisions: np.ndarray, n: int, who: str) -> np.ndarray:
     """Decisions that somebody else made, (n,) of 0 and 1."""
-    given = np.asarray(decisions)
-    if given.shape != (n,) or not np.isin(given, (0, 1)).all():
+    codes = np.asarray(decisions)
+    if codes.shape != (n,) or not np.isin(codes, (0, 1)).all():
         raise DataError(f"{who} needs a decision of 0 or 1 for each of its {n:,} rows")
-    return given.astype(np.int64)
+    return codes.astype(np.int64)
 
 
 def described(verdict: Verdict) -> str:
     """The verdict in sentences."""
-    told = [verdict.sentence, verdict.because]
+    sentences = [verdict.sentence, verdict.because]
     if verdict.strange:
         names = (f"{column} = {shown(values)}" for column, values in verdict.strange.items())
-        told.append(f"Values never seen: {'; '.join(names)}.")
-    return " ".join(sentence for sentence in (*told, *verdict.advice) if sentence)
+        sentences.append(f"Values never seen: {'; '.join(names)}.")
+    return " ".join(sentence for sentence in (*sentences, *verdict.advice) if sentence)

@@ -1,4 +1,4 @@
-"""What a monitor remembers: counts by part, group, label and decision. States of several sites add up."""
+"""What a monitor remembers: counts by subgroup, group, label and decision. States of several sites add up."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from agnosticfair.errors import ModelError
 
 FORMAT = "agnosticfair-monitor-1"
-MOST_POINTS, MOST_STRANGE, MOST_BATCHES = 240, 20, 10_000
+MAX_POINTS, MAX_STRANGE, MAX_BATCHES = 240, 20, 10_000
 """Points of the timeline, which is thinned beyond; values never seen that are remembered of each column; and
 batches, the last ones, that are known again."""
 
 
-SKETCH, MOST_SKETCHES, ALIKE, DISTINCT = 32, 256, 0.5, 0.9
+SKETCH, MAX_SKETCHES, ALIKE, DISTINCT = 32, 256, 0.5, 0.9
 """Numbers by which a batch is known again without some of its rows; the last batches of which they are remembered; the
 share of rows in common from which on it is the same batch; and the share of rows that must differ among themselves,
 for where people are alike by chance, so are batches."""
@@ -31,7 +31,7 @@ class MonitorState:
     Parameters
     ----------
     baseline : its id
-    counts : (P, G + 1, 3, 2), by part (the first is everybody), group (the last: not known), label (not known,
+    counts : (P, G + 1, 3, 2), by subgroup (the first is everybody), group (the last: not known), label (not known,
         negative, positive) and decision
     values : (I + C,), rows of each value of each axis, those of no agreed value last, axis by axis
     rows, undecided : all rows, and those with a value that the model does not know
@@ -75,24 +75,24 @@ class MonitorState:
             self.rows + other.rows,
             self.undecided + other.undecided,
             latest({**self.batches, **other.batches}),
-            {k: tuple(sorted(v)[:MOST_STRANGE]) for k, v in strange.items()},
+            {k: tuple(sorted(v)[:MAX_STRANGE]) for k, v in strange.items()},
             {},  # first rows of one site are not those of all
             (),
             max(self.last, other.last),
-            (*self.sketches, *other.sketches)[-MOST_SKETCHES:],
+            (*self.sketches, *other.sketches)[-MAX_SKETCHES:],
         )
 
     def thinned(self) -> MonitorState:
-        """The same with a timeline of at most MOST_POINTS points: every other one is dropped, but the last."""
-        kept = self.timeline
-        while len(kept) > MOST_POINTS:
-            kept = (*kept[:-1:2], kept[-1])
-        return replace(self, timeline=kept)
+        """The same with a timeline of at most MAX_POINTS points: every other one is dropped, but the last."""
+        timeline = self.timeline
+        while len(timeline) > MAX_POINTS:
+            timeline = (*timeline[:-1:2], timeline[-1])
+        return replace(self, timeline=timeline)
 
     def to_bytes(self) -> bytes:
         """The state file: JSON behind its own digest."""
-        own = {**vars(self), "counts": self.counts.tolist(), "values": self.values.tolist()}
-        content = json.dumps({"format": FORMAT, **own}, separators=(",", ":"))
+        fields = {**vars(self), "counts": self.counts.tolist(), "values": self.values.tolist()}
+        content = json.dumps({"format": FORMAT, **fields}, separators=(",", ":"))
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f'{{"sha256":"{digest}","state":{content}}}\n'.encode()
 
@@ -125,12 +125,12 @@ def recent(
     sketches: tuple[tuple[int, ...], ...], fresh: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...]:
     """The sketches of the last batches, with this one."""
-    return (*sketches, fresh)[-MOST_SKETCHES:] if fresh else sketches
+    return (*sketches, fresh)[-MAX_SKETCHES:] if fresh else sketches
 
 
 def latest(batches: Mapping[str, bool]) -> dict[str, bool]:
-    """The last MOST_BATCHES of them."""
-    return dict([*batches.items()][-MOST_BATCHES:])
+    """The last MAX_BATCHES of them."""
+    return dict([*batches.items()][-MAX_BATCHES:])
 
 
 def from_bytes(content: bytes, who: str) -> MonitorState:
@@ -140,16 +140,16 @@ def from_bytes(content: bytes, who: str) -> MonitorState:
         digest, inner = text[11:75], text[len('{"sha256":"') + 64 + len('","state":') : -1]
         if hashlib.sha256(inner.encode()).hexdigest() != digest:
             raise ValueError("digest")
-        made = json.loads(inner)
-        if made.pop("format") != FORMAT:
+        fields = json.loads(inner)
+        if fields.pop("format") != FORMAT:
             raise ValueError("format")
-        counts, values = np.array(made.pop("counts")), np.array(made.pop("values"))
+        counts, values = np.array(fields.pop("counts")), np.array(fields.pop("values"))
         if counts.dtype.kind != "i" or values.dtype.kind != "i" or counts.ndim != 4:
             raise ValueError("counts")
-        made["timeline"] = tuple(made["timeline"])
-        made["sketches"] = tuple(map(tuple, made.get("sketches", ())))
-        made["strange"] = {k: tuple(v) for k, v in made["strange"].items()}
-        return MonitorState(counts=counts, values=values, **made)
+        fields["timeline"] = tuple(fields["timeline"])
+        fields["sketches"] = tuple(map(tuple, fields.get("sketches", ())))
+        fields["strange"] = {k: tuple(v) for k, v in fields["strange"].items()}
+        return MonitorState(counts=counts, values=values, **fields)
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
         raise ModelError(
             f"{who} is no state of a monitor, or it is damaged ({type(error).__name__}): restore a copy, or begin anew"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.sequences import (
     lowest_difference,
     rate_bounds,
@@ -22,11 +22,11 @@ from agnosticfair.monitoring.state import MonitorState
 
 @dataclass(frozen=True)
 class GroupNow:
-    """A group's rate in a part with an interval valid at all times.  given: the label that the notion conditions
+    """A group's rate in a subgroup with an interval valid at all times.  label: the label that the metric conditions
     on, '' for none.  rate: None without rows.  compared: whether the promise is about this group here."""
 
     group: str
-    given: str
+    label: str
     rows: int
     rate: float | None
     low: float
@@ -35,9 +35,10 @@ class GroupNow:
 
 
 @dataclass(frozen=True)
-class PartNow:
-    """One named part: its rows whose group is known, its share then and now, the groups' difference (None where
-    none is measured) with an interval valid at all times, and their rates.  limit: what was certified of this part."""
+class SubgroupNow:
+    """One subgroup: its rows whose group is known, its share then and now, the groups' difference (None where
+    none is measured) with an interval valid at all times, and their rates.  limit: what was certified of this
+    subgroup."""
 
     name: str
     rows: int
@@ -60,8 +61,8 @@ class BatchNow:
     where: str
     distance: float
     because: str
-    everybody: PartNow
-    worst: PartNow | None
+    overall: SubgroupNow
+    worst: SubgroupNow | None
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ class Verdict:
     distance : of the mix from the nearest one in the set, in shares
     nearest : that mixture: what the values that weigh most in it weigh, of 1 in all
     changed : the mix is not the baseline's
-    decisions : 'kept', 'not yet known' or 'broken': whether every part's difference is within its own limit
+    decisions : 'kept', 'not yet known' or 'broken': whether every subgroup's difference is within its own limit
     limit : the largest of the limits
-    parts : every part but everybody, the largest lower bound first
+    subgroups : every subgroup but everybody, the largest lower bound first
     batch : of the last batch alone
     """
 
@@ -89,17 +90,17 @@ class Verdict:
     because: str
     decisions: str
     limit: float
-    everybody: PartNow
-    parts: tuple[PartNow, ...]
+    overall: SubgroupNow
+    subgroups: tuple[SubgroupNow, ...]
     strange: Mapping[str, tuple[str, ...]]
     advice: tuple[str, ...]
     since: Mapping[str, int] = field(default_factory=dict)
     batch: BatchNow | None = None
 
     @property
-    def all_parts(self) -> tuple[PartNow, ...]:
+    def all_subgroups(self) -> tuple[SubgroupNow, ...]:
         """The worst first, everybody last."""
-        return (*self.parts, self.everybody)
+        return (*self.subgroups, self.overall)
 
     @property
     def alarm(self) -> bool:
@@ -107,14 +108,14 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        kept = sum(p.verdict == "kept" for p in self.all_parts)
-        all_of, limits = 1 + len(self.parts), [p.limit for p in self.all_parts]
+        within_limit = sum(p.verdict == "kept" for p in self.all_subgroups)
+        all_of, limits = 1 + len(self.subgroups), [p.limit for p in self.all_subgroups]
         one = min(limits) == max(limits)
         what = f"the limit of {self.limit:.4g}"
         if not one:
             what = f"its own limit ({min(limits):.4g} to {max(limits):.4g})"
         if self.decisions == "broken":
-            worst = next(p for p in self.all_parts if p.verdict == "broken")
+            worst = next(p for p in self.all_subgroups if p.verdict == "broken")
             since = f" since row {self.since['broken']:,}" if "broken" in self.since else ""
             return (
                 f"The limit of {worst.limit:.4g} is broken{since}: at least {worst.low:.3f} between groups of "
@@ -122,37 +123,41 @@ class Verdict:
             )
         if self.decisions == "kept":
             if all_of == 1:
-                where = "by everybody, the one part there is,"
+                where = "by everybody, the one subgroup there is,"
                 return f"The limit of {self.limit:.4g} is kept {where} after {self.rows:,} rows."
-            return f"Each of {all_of} parts keeps {what} after {self.rows:,} rows."
-        told = f"{kept} of {all_of} parts are known to keep {what}, none to break it"
+            return f"Each of {all_of} subgroups keeps {what} after {self.rows:,} rows."
+        sentence = (
+            f"{within_limit} of {all_of} subgroups are known to keep {what}, none to break it"
+        )
         if all_of == 1:
-            told = f"the one part there is, everybody, may keep {self.limit:.4g} or break it"
-        return f"Not yet known: after {self.rows:,} rows {told}."
+            sentence = (
+                f"the one subgroup there is, everybody, may keep {self.limit:.4g} or break it"
+            )
+        return f"Not yet known: after {self.rows:,} rows {sentence}."
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "sentence": self.sentence, "alarm": self.alarm}
 
 
-def rates_of(notion: str, counts: np.ndarray) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(label given, k, n) of the known groups in every part, k and n (P, G), for each of the notion's
+def rates_of(metric: str, counts: np.ndarray) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """(label given, k, n) of the known groups in every subgroup, k and n (P, G), for each of the metric's
     comparisons."""
     known = counts[:, :-1]  # (P, G, label, decision)
-    if NOTIONS[notion].bounds:
+    if METRICS[metric].bounds:
         wrong = known[:, :, 1, 1] + known[:, :, 2, 0]
         return [("", wrong, known[:, :, 1:].sum(axis=(2, 3)))]
-    found = []
-    for labels in NOTIONS[notion].labels:
-        own = [0, 1, 2] if len(labels) == 2 else [1 + labels[0]]
-        given = "" if len(labels) == 2 else ("negative", "positive")[labels[0]]
-        k, n = known[:, :, own, 1].sum(axis=2), known[:, :, own].sum(axis=(2, 3))
-        found.append((given, k, n))
-    return found
+    rates = []
+    for labels in METRICS[metric].labels:
+        places = [0, 1, 2] if len(labels) == 2 else [1 + labels[0]]
+        label = "" if len(labels) == 2 else ("negative", "positive")[labels[0]]
+        k, n = known[:, :, places, 1].sum(axis=2), known[:, :, places].sum(axis=(2, 3))
+        rates.append((label, k, n))
+    return rates
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Of every part's largest difference between two groups, or its highest rate where the notion bounds one:
+    """Of every subgroup's largest difference between two groups, or its highest rate where the metric bounds one:
     lower bound, upper bound and measured value, (P,) each.  rates: (label given, k, n, low, high), (P, G) each."""
 
     low: np.ndarray
@@ -162,25 +167,25 @@ class Differences:
 
 
 RATES = 0.2
-"""Of what a part may fail with, what the intervals of its groups' own rates have."""
+"""Of what a subgroup may fail with, what the intervals of its groups' own rates have."""
 
 
-def part_differences(
-    notion: str, counts: np.ndarray, delta: float, keep: np.ndarray
+def subgroup_differences(
+    metric: str, counts: np.ndarray, delta: float, keep: np.ndarray
 ) -> Differences:
-    """Bounds that hold at all times.  delta: for each part.  keep: (P, G), the groups that are compared."""
-    compared, alone = rates_of(notion, counts), NOTIONS[notion].bounds
+    """Bounds that hold at all times.  delta: for each subgroup.  keep: (P, G), the groups that are compared."""
+    compared, alone = rates_of(metric, counts), METRICS[metric].bounds
     low, high = np.zeros(len(counts)), np.zeros(len(counts))
     measured, rates = np.full(len(counts), np.nan), []
-    for given, k, n in compared:
+    for label, k, n in compared:
         of_rates = (1.0 if alone else RATES) * delta
-        least, most = rate_bounds(k, n, of_rates / (len(compared) * keep.shape[1]))
-        rates.append((given, k, n, least, most))
+        minimum, maximum = rate_bounds(k, n, of_rates / (len(compared) * keep.shape[1]))
+        rates.append((label, k, n, minimum, maximum))
         rate = np.where(n > 0, k / np.maximum(n, 1), np.nan)
         now = np.fmax.reduce(np.where(keep, rate, np.nan), axis=1)
         if alone:
-            lows = np.where(keep, least, -np.inf).max(axis=1)
-            highs = np.where(keep, most, -np.inf).max(axis=1)
+            lows = np.where(keep, minimum, -np.inf).max(axis=1)
+            highs = np.where(keep, maximum, -np.inf).max(axis=1)
         else:
             level = level_of(delta, len(compared), keep.shape[1])
             lows, highs = _between(k, n, level, keep)
@@ -191,7 +196,7 @@ def part_differences(
 
 
 def level_of(delta: float, sets: int, groups: int) -> float:
-    """What a bound of one pair of groups may fail with, of a part's delta: there is one for every ordered pair in
+    """What a bound of one pair of groups may fail with, of a subgroup's delta: there is one for every ordered pair in
     each set of labels, and an upper bound is the lower one of the pair turned round."""
     return (1 - RATES) * delta / max(sets * groups * (groups - 1), 1)
 
@@ -203,23 +208,23 @@ def _between(
     low, high = np.zeros(len(k)), np.zeros(len(k))
     for i, j in permutations(range(k.shape[1]), 2):
         both = keep[:, i] & keep[:, j]
-        least = lowest_difference(k[:, [i, j]].T, n[:, [i, j]].T, level)
-        low = np.where(both, np.maximum(low, least), low)
-        high = np.where(both, np.maximum(high, -least), high)
+        minimum = lowest_difference(k[:, [i, j]].T, n[:, [i, j]].T, level)
+        low = np.where(both, np.maximum(low, minimum), low)
+        high = np.where(both, np.maximum(high, -minimum), high)
     return low, high
 
 
 def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
     """The verdict on a state; with probability 1 - delta none is ever wrong while the promise holds."""
-    everybody, parts = _parts(baseline, state, delta / 2)
+    overall, subgroups = _subgroups(baseline, state, delta / 2)
     place = placed(baseline, state.values, state.rows, delta / 2)
     where, changed = place.where, place.changed
-    verdicts = {p.verdict for p in (everybody, *parts)}
+    verdicts = {p.verdict for p in (overall, *subgroups)}
     decisions = (
         "broken" if "broken" in verdicts else "kept" if verdicts == {"kept"} else "not yet known"
     )
     grouped = int(state.counts[0, :-1].sum())
-    advice = _advice(where, changed, decisions, parts, grouped, state)
+    advice = _advice(where, changed, decisions, subgroups, grouped, state)
     return Verdict(
         state.rows,
         state.undecided,
@@ -231,8 +236,8 @@ def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
         place.because,
         decisions,
         max(baseline.limits),
-        everybody,
-        parts,
+        overall,
+        subgroups,
         state.strange,
         advice,
         dict(state.since),
@@ -241,37 +246,37 @@ def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
 
 def batch_of(verdict: Verdict) -> BatchNow:
     """What a verdict on one batch alone says, in short."""
-    worst = verdict.parts[0] if verdict.parts else None
+    worst = verdict.subgroups[0] if verdict.subgroups else None
     v = verdict
-    return BatchNow(v.rows, v.where, v.distance, v.because, v.everybody, worst)
+    return BatchNow(v.rows, v.where, v.distance, v.because, v.overall, worst)
 
 
-def _parts(
+def _subgroups(
     baseline: Baseline, state: MonitorState, delta: float
-) -> tuple[PartNow, tuple[PartNow, ...]]:
-    found = part_differences(
-        baseline.notion, state.counts, delta / len(baseline.parts), baseline.keep
+) -> tuple[SubgroupNow, tuple[SubgroupNow, ...]]:
+    differences = subgroup_differences(
+        baseline.metric, state.counts, delta / len(baseline.subgroups), baseline.comparable
     )
     rows, grouped = (c.sum(axis=(1, 2, 3)) for c in (state.counts, state.counts[:, :-1]))
-    made, limits = [], baseline.limits
+    subgroups_now, limits = [], baseline.limits
     for k, name in enumerate(baseline.names):
-        now = float(found.measured[k])
-        made.append(
-            PartNow(
+        now = float(differences.measured[k])
+        subgroups_now.append(
+            SubgroupNow(
                 name,
                 int(grouped[k]),
                 float(rows[k]) / max(float(rows[0]), 1.0),
-                baseline.part_rows[k] / baseline.n,
+                baseline.subgroup_rows[k] / baseline.n,
                 now if isfinite(now) else None,
-                float(found.low[k]),
-                float(found.high[k]),
+                float(differences.low[k]),
+                float(differences.high[k]),
                 float(limits[k]),
-                _against(limits[k], found.low[k], found.high[k]),
-                _rates(baseline, found, k),
+                _against(limits[k], differences.low[k], differences.high[k]),
+                _rates(baseline, differences, k),
             )
         )
-    return made[0], tuple(
-        sorted(made[1:], key=lambda p: (p.verdict != "broken", -p.low, -p.high, p.name))
+    return subgroups_now[0], tuple(
+        sorted(subgroups_now[1:], key=lambda p: (p.verdict != "broken", -p.low, -p.high, p.name))
     )
 
 
@@ -279,20 +284,20 @@ def _against(limit: float, low: float, high: float) -> str:
     return "broken" if low > limit else "kept" if high <= limit else "not yet known"
 
 
-def _rates(baseline: Baseline, found: Differences, part: int) -> tuple[GroupNow, ...]:
-    """Every group's rate in one part."""
-    keep = baseline.keep[part]
+def _rates(baseline: Baseline, differences: Differences, subgroup: int) -> tuple[GroupNow, ...]:
+    """Every group's rate in one subgroup."""
+    keep = baseline.comparable[subgroup]
     return tuple(
         GroupNow(
             group,
-            given,
-            int(n[part, g]),
-            float(k[part, g] / n[part, g]) if n[part, g] else None,
-            float(low[part, g]),
-            float(high[part, g]),
+            label,
+            int(n[subgroup, g]),
+            float(k[subgroup, g] / n[subgroup, g]) if n[subgroup, g] else None,
+            float(low[subgroup, g]),
+            float(high[subgroup, g]),
             bool(keep[g]),
         )
-        for given, k, n, low, high in found.rates
+        for label, k, n, low, high in differences.rates
         for g, group in enumerate(baseline.groups)
     )
 
@@ -301,27 +306,27 @@ def _advice(
     where: str,
     changed: bool,
     decisions: str,
-    parts: tuple[PartNow, ...],
+    subgroups: tuple[SubgroupNow, ...],
     grouped: int,
     state: MonitorState,
 ) -> tuple[str, ...]:
     """What to do, a sentence each."""
-    told = []
+    sentences = []
     if decisions == "broken":
-        told.append("Stop relying on the certificate, and audit the model anew on these rows.")
+        sentences.append("Stop relying on the certificate, and audit the model anew on these rows.")
     if where == "outside":
-        told.append(
+        sentences.append(
             "The certificate says nothing about such rows: audit anew, and refit with rows like these."
         )
     elif changed:
-        told.append(
+        sentences.append(
             "Refit with the known target ('target_weights', 'trust') if this mix is to stay."
         )
-    few = [p.name for p in parts if p.verdict == "not yet known" and p.low > 0]
+    few = [p.name for p in subgroups if p.verdict == "not yet known" and p.low > 0]
     if few and decisions == "not yet known":
-        told.append(f"Collect rows of these parts: {'; '.join(few[:3])}.")
+        sentences.append(f"Collect rows of these subgroups: {'; '.join(few[:3])}.")
     if grouped < 0.5 * state.rows:
-        told.append(
+        sentences.append(
             f"Groups are known of {grouped:,} of {state.rows:,} rows: what decisions do is judged by these alone."
         )
-    return tuple(told)
+    return tuple(sentences)

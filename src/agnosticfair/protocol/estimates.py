@@ -1,11 +1,11 @@
-"""Questions of learners, and of what their estimates say of subgroups."""
+"""Requests of learners, and of what their estimates say of subgroups."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from agnosticfair.learners.heads import Head, strata
-from agnosticfair.protocol.questions import Shapes, Task, question
+from agnosticfair.protocol.requests import Shapes, Task, request
 
 MAX_NUMBERS = 115_000
 """Of a message, so that it stays under a megabyte."""
@@ -21,7 +21,7 @@ def hessian_numbers(heads: int, width: int) -> int:
     return lower if heads * lower <= MAX_NUMBERS else width
 
 
-@question(
+@request(
     "learn",
     head_loss="how well each head's estimate fits the site's rows",
     head_gradient="the gradient of each head's loss, a sum over rows for every weight: of few rows, or over many "
@@ -49,7 +49,7 @@ class Learn:
         return {**each, "head_gradient": self.w.shape, "held_out": (H,), **lower}
 
 
-@question(
+@request(
     "subgroup_masses",
     masses="how many people of each group are expected in each subgroup or pair of values: with few, who they "
     "are",
@@ -58,14 +58,14 @@ class SubgroupMasses:
     """Sums of estimated P(Y = y, S = s | x) over the task's subgroups; where it has none, over each pair of values."""
 
     def shapes(self, task: Task) -> Shapes:
-        assert task.named is not None and task.estimates is not None  # noqa: PT018
-        axes, parts = task.named.agreed
+        assert task.subgroups is not None and task.estimates is not None  # noqa: PT018
+        axes, subgroups = task.subgroups.agreed
         size = sum(len(axis.values) for axis in axes)
         C = len(strata(task.estimates.heads))
-        return {"masses": (C, len(parts)) if parts else (C, size, size)}
+        return {"masses": (C, len(subgroups)) if subgroups else (C, size, size)}
 
 
-@question(
+@request(
     "calibration",
     surplus="by how much labels and groups exceed what is expected in each subgroup: with few people, who they are",
     variance="how uncertain the estimates are in each subgroup",
@@ -75,5 +75,5 @@ class Calibration:
 
     def shapes(self, task: Task) -> Shapes:
         assert task.estimates is not None
-        M = 0 if task.named is None else len(task.named.parts)
+        M = 0 if task.subgroups is None else len(task.subgroups.values)
         return dict.fromkeys(("surplus", "variance"), (len(task.estimates.heads), M + 1))

@@ -18,7 +18,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.engines import Engine, Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
-from agnosticfair.protocol.questions import QUESTIONS, UNCOUNTED, step_of
+from agnosticfair.protocol.requests import REQUESTS, UNCOUNTED, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.totals import Opened, open_session
 from agnosticfair.protocol.secure.totals import total as secure_total
@@ -30,12 +30,12 @@ Check = Callable[[Any, str], Any]
 class Policy:
     """Ask ``retries`` more times, ``pause`` seconds apart, those that gave no usable answer and did not
     decline, for ``patience`` seconds in all; then 'stop', or 'drop' them and state the problem anew, if
-    ``least_clients`` remain."""
+    ``min_clients`` remain."""
 
     retries: int = 0
     pause: float = 0.0
     then: str = "stop"
-    least_clients: int = 1
+    min_clients: int = 1
     patience: float = inf
 
     def __post_init__(self) -> None:
@@ -43,10 +43,10 @@ class Policy:
             raise SettingsError(
                 f"after its retries a policy can 'stop' or 'drop', not {self.then!r}"
             )
-        if self.retries < 0 or self.pause < 0 or self.least_clients < 1:
+        if self.retries < 0 or self.pause < 0 or self.min_clients < 1:
             raise SettingsError(
                 f"retries ({self.retries}) and pause ({self.pause}) must not be negative, and "
-                f"least_clients ({self.least_clients}) not under one"
+                f"min_clients ({self.min_clients}) not under one"
             )
         if not self.patience > 0:
             raise SettingsError(f"patience is {self.patience}: give seconds, more than none")
@@ -60,17 +60,17 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def policy(given: str | Policy) -> Policy:
+def policy(name: str | Policy) -> Policy:
     """A policy by name, or as it is.
 
     >>> policy("retry").retries
     3
     """
-    if isinstance(given, Policy):
-        return given
-    if given not in POLICIES:
-        raise SettingsError(f"unknown policy {given!r}; there are: {', '.join(POLICIES)}")
-    return POLICIES[given]
+    if isinstance(name, Policy):
+        return name
+    if name not in POLICIES:
+        raise SettingsError(f"unknown policy {name!r}; there are: {', '.join(POLICIES)}")
+    return POLICIES[name]
 
 
 class Missing(FederationError):
@@ -88,7 +88,7 @@ class Missing(FederationError):
 
 
 @dataclass
-class Asker:
+class Coordinator:
     """Asks some of an engine's clients under a policy, and writes down what went wrong.
 
     secure: the sites' long-term public keys, where all sums are to be masked; then a total is all that
@@ -105,24 +105,24 @@ class Asker:
     session: Opened | None = None
     fold: Fold | None = None
 
-    def total(self, question: Broadcast[Any]) -> Reply:
+    def total(self, broadcast: Broadcast[Any]) -> Reply:
         """The sum of every client's reply, each checked against what was asked."""
-        question = self._dealt(step_of(question.asked), question)
+        broadcast = self._dealt(step_of(broadcast.request), broadcast)
         if self.secure is None:
-            check = partial(check_reply, round=question.round, shapes=question.shapes)
-            return add_up(self.ask(step_of(question.asked), question, check).values())
+            check = partial(check_reply, round=broadcast.round, shapes=broadcast.shapes)
+            return add_up(self.send(step_of(broadcast.request), broadcast, check).values())
         if self.session is None:
-            self.session = open_session(self.ask, self._roster())
-        return secure_total(self.ask, self.session, question)
+            self.session = open_session(self.send, self._roster())
+        return secure_total(self.send, self.session, broadcast)
 
     def _dealt(self, step: str, payload: Any) -> Any:
-        """The question about the fold's rows only; one that comes without a task gets an empty one."""
+        """The request about the fold's rows only; one that comes without a task gets an empty one."""
         if self.fold is None or not (payload is None or isinstance(payload, Broadcast)):
             return payload
-        asked = Broadcast(0, UNCOUNTED, QUESTIONS[step]()) if payload is None else payload
-        if asked.task.fold == self.fold:
-            return asked
-        return replace(asked, task=replace(asked.task, fold=self.fold))
+        broadcast = Broadcast(0, UNCOUNTED, REQUESTS[step]()) if payload is None else payload
+        if broadcast.task.fold == self.fold:
+            return broadcast
+        return replace(broadcast, task=replace(broadcast.task, fold=self.fold))
 
     def _roster(self) -> dict[str, str]:
         """The keys of those that are asked."""
@@ -134,7 +134,7 @@ class Asker:
                 )
         return {key: self.secure[key] for key in self.keys}
 
-    def ask(self, step: str, payload: Any, check: Check | None = None) -> dict[str, Any]:
+    def send(self, step: str, payload: Any, check: Check | None = None) -> dict[str, Any]:
         """Every client's answer, checked, in the order of the keys; ``Missing`` if one has none."""
         payload = self._dealt(step, payload)
         good: dict[str, Any] = {}
@@ -189,9 +189,9 @@ class Asker:
         left = tuple(key for key in self.keys if key not in missing.reasons)
         if self.policy.then != "drop":
             raise missing
-        if len(left) < self.policy.least_clients:
+        if len(left) < self.policy.min_clients:
             raise FederationError(
-                f"{len(left)} clients would remain of at least {self.policy.least_clients}: {missing}"
+                f"{len(left)} clients would remain of at least {self.policy.min_clients}: {missing}"
             )
         self.keys, self.session = left, None
         self.note("restated", without=sorted(missing.reasons), clients=len(left))
@@ -200,7 +200,7 @@ class Asker:
 def check_enough(keys: Iterable[str], policy: Policy) -> None:
     """Raise if there are fewer clients than the policy requires, before anything is asked."""
     count = len(tuple(keys))
-    if count < policy.least_clients:
+    if count < policy.min_clients:
         raise FederationError(
-            f"there are {count} clients of at least {policy.least_clients}: start the others first"
+            f"there are {count} clients of at least {policy.min_clients}: start the others first"
         )

@@ -16,7 +16,7 @@ from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.encoding import exponents as exponents
 from agnosticfair.errors import SettingsError
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.questions import UNCOUNTED, Task  # noqa: F401 (an example)
+from agnosticfair.protocol.requests import UNCOUNTED, Task  # noqa: F401 (an example)
 
 SPARE_BITS = 3
 """Bits of a row's value above one."""
@@ -24,7 +24,7 @@ SPARE_BITS = 3
 WEIGHT_BITS = 10
 """Bits above one of a model's weight, where local models are averaged."""
 
-LEAST_BITS = 14
+MIN_BITS = 14
 """A coarser grid than 2^-14 would show in the model; it holds 2^36 rows."""
 
 
@@ -35,9 +35,9 @@ def base_bits(n: int) -> int:
     34
     """
     bits = 53 - SPARE_BITS - int(n).bit_length()
-    if bits < LEAST_BITS:
+    if bits < MIN_BITS:
         raise SettingsError(
-            f"sums over {n} rows would not fit in 64 bits on a grid of 2^-{LEAST_BITS}: take fewer rows"
+            f"sums over {n} rows would not fit in 64 bits on a grid of 2^-{MIN_BITS}: take fewer rows"
         )
     return bits
 

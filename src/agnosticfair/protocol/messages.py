@@ -13,34 +13,34 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from agnosticfair.data.census import Census
+from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import FederationError, ModelError, SettingsError
-from agnosticfair.protocol.questions import QUESTIONS, Question, Task, step_of
 from agnosticfair.protocol.records import put_together, taken_apart
+from agnosticfair.protocol.requests import REQUESTS, Request, Task, step_of
 
-Asked = TypeVar("Asked", bound=Question, covariant=True)
+RequestT = TypeVar("RequestT", bound=Request, covariant=True)
 FORMAT = "agnosticfair-message-3"
 NARROW = tuple(map(np.dtype, ("u1", "u2", "i2", "i4", "f4", "f8")))
 """Kinds of numbers of which a task's estimates may consist."""
 
-MOST_BYTES = 1 << 28
+MAX_BYTES = 1 << 28
 """A longer message is refused unread; Adult's are under a megabyte."""
 
 
 @dataclass(frozen=True)
-class Broadcast(Generic[Asked]):
-    """The server's question of one round, the same for every client.  session: of secure sums, under whose
+class Broadcast(Generic[RequestT]):
+    """The server's request of one round, the same for every client.  session: of secure sums, under whose
     keys the answer is masked; empty for an answer in the open."""
 
     round: int
     task: Task
-    asked: Asked
+    request: RequestT
     session: str = ""
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """What every client's answer must look like."""
-        return self.asked.shapes(self.task)
+        return self.request.shapes(self.task)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Reply:
     sums: Mapping[str, np.ndarray]
 
     def __add__(self, other: Reply) -> Reply:
-        """Add two replies to the same question.
+        """Add two replies to the same request.
 
         >>> (Reply(1, {"n": np.array(2.0)}) + Reply(1, {"n": np.array(3.0)})).sums["n"]
         np.float64(5.0)
@@ -111,7 +111,7 @@ class KeyList:
 @dataclass(frozen=True)
 class Masked:
     """A site's answer as integers modulo 2^64 under masks, (N,) uint64.  proof: that it is this site's answer to this
-    question, a tag for the session's coordinator or a signature for everybody, in hexadecimal."""
+    request, a tag for the session's coordinator or a signature for everybody, in hexadecimal."""
 
     round: int
     site: str
@@ -173,8 +173,8 @@ def add_up(replies: Iterable[Reply]) -> Reply:
     array(5.)
     """
     first, *rest = replies
-    made = np.asarray if rest else np.array  # the sum of one is a copy
-    total: dict[str, Any] = {k: made(v, np.float64, order="C") for k, v in first.sums.items()}
+    as_array = np.asarray if rest else np.array  # the sum of one is a copy
+    total: dict[str, Any] = {k: as_array(v, np.float64, order="C") for k, v in first.sums.items()}
     lost: dict[str, Any] = {}
     for reply in rest:
         if (reply.round, reply.sums.keys()) != (first.round, total.keys()):
@@ -213,7 +213,15 @@ def check_candidates(offered: object, client: str, width: int) -> Candidates:
 
 
 Message = (
-    Broadcast | Reply | Candidates | Census | Invitation | Offer | Agreement | Masked | KeyList
+    Broadcast
+    | Reply
+    | Candidates
+    | SummaryStatistics
+    | Invitation
+    | Offer
+    | Agreement
+    | Masked
+    | KeyList
 )
 
 
@@ -225,7 +233,7 @@ def pack(message: Message) -> bytes:
     """
     from safetensors.numpy import save
 
-    header, arrays = _parts(message)
+    header, arrays = _pieces(message)
     text = json.dumps({"format": FORMAT, **header}, allow_nan=False)
     number = _number(header["kind"])
     # a fresh C-ordered copy each: the bytes must not depend on how an array came about
@@ -263,7 +271,7 @@ def unpack(content: bytes, who: str = "a client") -> Message:
         ) from None
 
 
-def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _pieces(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the arrays of a message."""
     match message:
         case Reply(round, sums):
@@ -282,14 +290,16 @@ def _parts(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         case Masked(round, site, values, proof):
             header = {"kind": "masked", "round": round, "site": site, "proof": proof}
             return header, {"values": values}
-        case Census():
-            return {"kind": "census", "census": message.to_json()}, {}
-        case Broadcast(round, task, asked, session):
-            parts = {"task": taken_apart(task), "question": taken_apart(asked)}
-            header = {part: plain for part, (plain, _) in parts.items()}
-            header |= {"kind": "broadcast", "round": round, "id": task.id, "step": step_of(asked)}
+        case SummaryStatistics():
+            return {"kind": "statistics", "statistics": message.to_json()}, {}
+        case Broadcast(round, task, request, session):
+            pieces = {"task": taken_apart(task), "request": taken_apart(request)}
+            header = {piece: plain for piece, (plain, _) in pieces.items()}
+            header |= {"kind": "broadcast", "round": round, "id": task.id, "step": step_of(request)}
             header |= {"session": session} if session else {}
-            return header, {f"{p}.{k}": v for p, (_, own) in parts.items() for k, v in own.items()}
+            return header, {
+                f"{p}.{k}": v for p, (_, arrays) in pieces.items() for k, v in arrays.items()
+            }
     raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
 
 
@@ -297,8 +307,8 @@ def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the arrays of a message of this format, of the kind of number that it is to have."""
     from safetensors.numpy import load
 
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"{len(content)} bytes, more than {MOST_BYTES}")
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{len(content)} bytes, more than {MAX_BYTES}")
     # fresh copies: aligned and writable, as the arrays of this process are
     arrays = {name: np.array(value) for name, value in load(content).items()}
     size = int.from_bytes(content[:8], "little")
@@ -319,14 +329,14 @@ def _read(content: bytes) -> Message:
             return Reply(round, arrays)
         case {"kind": "candidates"} if arrays.keys() == {"priorities", "rows"}:
             return Candidates(arrays["priorities"], arrays["rows"])
-        case {"kind": "census", "census": census} if not arrays:
-            return Census.from_json(census)
+        case {"kind": "statistics", "statistics": statistics} if not arrays:
+            return SummaryStatistics.from_json(statistics)
         case {"kind": "offer"} if not arrays:
             return _offer(header)
         case {"kind": "invitation", "session": str(session), "sites": dict(sites)} if not arrays:
             keys = {k: hexadecimal(v, 32) for k, v in sites.items()}
-            own = header["coordinator"]
-            return Invitation(session, keys, hexadecimal(own, 32 if own else 0))
+            coordinator = header["coordinator"]
+            return Invitation(session, keys, hexadecimal(coordinator, 32 if coordinator else 0))
         case {"kind": "agreement", "session": str(session), "offers": list(offers)} if not arrays:
             return Agreement(session, tuple(_offer(offer) for offer in offers))
         case {"kind": "key list"} if not arrays:
@@ -339,7 +349,7 @@ def _read(content: bytes) -> Message:
             session = header.get("session", "")
             if not isinstance(session, str):
                 raise ValueError("its session is no text")
-            return Broadcast(round, *_asked(header, identity, step, arrays), session)
+            return Broadcast(round, *_request(header, identity, step, arrays), session)
     raise ValueError("it has no kind, or not the entries of its kind")
 
 
@@ -378,19 +388,19 @@ def hexadecimal(text: object, size: int) -> str:
     return text
 
 
-def _asked(
+def _request(
     header: Mapping[str, Any], identity: str, step: str, arrays: Mapping[str, np.ndarray]
 ) -> tuple[Task, Any]:
-    """The task and the question of a broadcast, each field of the type that its record says."""
-    parts: dict[str, dict[str, np.ndarray]] = {"task": {}, "question": {}}
+    """The task and the request of a broadcast, each field of the type that its record says."""
+    pieces: dict[str, dict[str, np.ndarray]] = {"task": {}, "request": {}}
     for name, value in arrays.items():
         if not np.isfinite(value).all():
             raise ValueError(f"{name} is not finite")
-        part, _, inner = name.partition(".")
-        parts[part][inner] = value
-    if step not in QUESTIONS:
-        raise FederationError(f"no step {step!r} is known here; there are: {', '.join(QUESTIONS)}")
-    task = put_together(Task, header["task"], parts["task"])
+        piece, _, inner = name.partition(".")
+        pieces[piece][inner] = value
+    if step not in REQUESTS:
+        raise FederationError(f"no step {step!r} is known here; there are: {', '.join(REQUESTS)}")
+    task = put_together(Task, header["task"], pieces["task"])
     if task.id != identity:
         raise ValueError("its task is not what its id says")
-    return task, put_together(QUESTIONS[step], header["question"], parts["question"])
+    return task, put_together(REQUESTS[step], header["request"], pieces["request"])

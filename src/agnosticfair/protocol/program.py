@@ -1,14 +1,14 @@
-"""The question of a round of the rule's program (``mathematics.program``)."""
+"""The request of a round of the rule's program (``mathematics.program``)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from agnosticfair.mathematics.scores import Directions, Points
-from agnosticfair.protocol.questions import Shapes, Task, question
+from agnosticfair.protocol.requests import Shapes, Task, request
 
 
-@question(
+@request(
     "program",
     value="how far the rule's scores are above 0",
     utility="what the rule's decisions are worth by the estimates",
@@ -27,12 +27,12 @@ from agnosticfair.protocol.questions import Shapes, Task, question
 class ProgramSums:
     """Sums at several points of the program: coefficients A, (T, K, P), shifts nu and smoothings eps, (T,).
 
-    prices: of a false positive and a false negative.  directions: of the Hessian at the first point, (a, 5), columns as
-    ``Directions`` has them, with -1 for none; mixed: those that mix weight functions, (m, K, P).  hessian, masses:
-    whether they are asked for.  W: how much each weight function's utility counts, (T, K); (T, 0) for the mean.
+    error_costs: of a false positive and a false negative.  directions: of the Hessian at the first point, (a, 5),
+    columns as ``Directions`` has them, with -1 for none; mixed: those that mix weight functions, (m, K, P).  hessian,
+    masses: whether they are asked for.  W: how much each weight function's utility counts, (T, K); (T, 0) for the mean.
     """
 
-    prices: tuple[float, float]
+    error_costs: tuple[float, float]
     hessian: bool
     masses: bool
     A: np.ndarray
@@ -54,11 +54,11 @@ class ProgramSums:
         return self.points().shapes()
 
 
-def asked(points: Points, prices: tuple[float, float]) -> ProgramSums:
-    """The question for these points.
+def sums_request(points: Points, error_costs: tuple[float, float]) -> ProgramSums:
+    """The request for these points.
 
     >>> points = Points(np.zeros((1, 2, 2)), np.zeros(1), np.ones(1))
-    >>> asked(points, (1.0, 1.0)).points().shapes() == points.shapes()
+    >>> request(points, (1.0, 1.0)).points().shapes() == points.shapes()
     True
     """
     at = points.directions
@@ -67,7 +67,7 @@ def asked(points: Points, prices: tuple[float, float]) -> ProgramSums:
         directions = np.column_stack([at.k, at.j, at.other, at.first, at.second]).astype(float)
         mixed = at.mixed
     return ProgramSums(
-        prices,
+        error_costs,
         at is not None,
         points.masses,
         points.A,

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from agnosticfair.data.census import Census
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.summary import SummaryStatistics
 
 T = TypeVar("T")
 Arrays = Mapping[str, np.ndarray]
@@ -30,7 +30,7 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         value = getattr(record, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
-        elif isinstance(value, Encoding | Census):
+        elif isinstance(value, Encoding | SummaryStatistics):
             plain[f.name] = value.to_json()
         elif _of_arrays(value):
             plain[f.name] = sorted(value)
@@ -83,7 +83,7 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
         if plain[name] != sorted(inner):
             raise ValueError(f"{name!r} has not the arrays that it names")
         return inner
-    if kind in (Encoding, Census):
+    if kind in (Encoding, SummaryStatistics):
         return kind.from_json(plain[name])
     if isinstance(kind, type) and is_dataclass(kind):
         return put_together(kind, plain[name], inner)

@@ -1,4 +1,4 @@
-"""One answer for several clients, or for several parts of one: what a relay passes on."""
+"""One answer for several clients, or for several subgroups of one: what a relay passes on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from agnosticfair.data.census import Census, merge
+from agnosticfair.data.summary import SummaryStatistics, merge
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import Candidates, Reply, add_up
 
@@ -18,12 +18,12 @@ def together(answers: Mapping[str, Any]) -> Any:
     >>> together({"a": Reply(1, {}), "b": Reply(1, {})})
     Reply(round=1, sums={})
     """
-    found = [answers[key] for key in sorted(answers)]
-    if all(isinstance(answer, Reply) for answer in found):
-        return add_up(found)
-    if all(isinstance(answer, Census) for answer in found):
+    replies = [answers[key] for key in sorted(answers)]
+    if all(isinstance(answer, Reply) for answer in replies):
+        return add_up(replies)
+    if all(isinstance(answer, SummaryStatistics) for answer in replies):
         return merge(answers)
-    if all(isinstance(answer, Candidates) for answer in found):
-        return reduce(add, found)
-    kinds = sorted({type(answer).__name__ for answer in found})
+    if all(isinstance(answer, Candidates) for answer in replies):
+        return reduce(add, replies)
+    kinds = sorted({type(answer).__name__ for answer in replies})
     raise FederationError(f"a relay cannot add up {', '.join(kinds)}: ask such clients directly")

@@ -1,4 +1,4 @@
-"""Questions of trees: counts in cells, by which bins are agreed on, and histograms of a level."""
+"""Requests of trees: counts in cells, by which bins are agreed on, and histograms of a level."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from agnosticfair.data.binning import Binning
 from agnosticfair.learners.heads import Head
-from agnosticfair.protocol.questions import Shapes, Task, question
+from agnosticfair.protocol.requests import Shapes, Task, request
 
 
-@question(
-    "cells",
-    cell_counts="how many rows lie in each small cell of a column's range, or have no number there: with few, who "
+@request(
+    "fine_counts",
+    stratum_counts="how many rows lie in each small cell of a column's range, or have no number there: with few, who "
     "they are",
     value_counts="how many rows have each category",
 )
-class Cells:
+class FineCounts:
     """How many rows lie between cuts, (columns, K), of every column of numbers, and how many have each category: for
     the bins of trees (``data.binning``)."""
 
@@ -24,10 +24,10 @@ class Cells:
     def shapes(self, task: Task) -> Shapes:
         values = sum(len(vocabulary) for _, vocabulary in task.encoding.categorical)
         rows, width = self.cuts.shape
-        return {"cell_counts": (rows, width + 2), "value_counts": (values,)}
+        return {"stratum_counts": (rows, width + 2), "value_counts": (values,)}
 
 
-@question(
+@request(
     "level",
     hist="for each node of the trees that grow: how many rows have each bin or category of every column, and the "
     "sums of their gradients, which tell how many have the label or the group; an honest coordinator splits no node "

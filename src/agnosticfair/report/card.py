@@ -20,9 +20,9 @@ from agnosticfair.auditing.fits import compared_in, noisy_certificate
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table
 from agnosticfair.federation import Fit
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.basis import is_centred
-from agnosticfair.mathematics.notions import notion_of
+from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.report import rule as ruled
@@ -34,8 +34,8 @@ from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
 
-MOST_PARTS, MOST_FEW = 8, 3
-"""Parts that a card names: estimable ones, and others."""
+MAX_SUBGROUPS, MAX_FEW = 8, 3
+"""Subgroups that a card names: estimable ones, and others."""
 
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""
@@ -58,10 +58,10 @@ def card(
     limit: where one was asked for instead of tau.
     """
     model = fitted.model
-    parts = {key: compared_in(fitted, table) for key, table in clients.items()}
+    counts = {key: compared_in(fitted, table) for key, table in clients.items()}
     groups = {
-        name: np.concatenate([columns[name].values() for columns in parts.values()])
-        for name in next(iter(parts.values()))
+        name: np.concatenate([columns[name].values() for columns in counts.values()])
+        for name in next(iter(counts.values()))
     }
     y = np.concatenate([t.labels(model.positive) for t in clients.values()])
     y_hat = np.concatenate([model.predict(t) for t in clients.values()])
@@ -74,9 +74,9 @@ def card(
         _data(model, clients),
         *_rule(fitted, [*clients.values()]),
         *(_groups(y, y_hat, name, values) for name, values in groups.items()),
-        *(_certified(name, made) for name, made in certified.items()),
+        *(_certified(name, certificate) for name, certificate in certified.items()),
         _limits(fitted, y, y_hat, groups),
-        _made(fitted),
+        _origin(fitted),
     )
 
 
@@ -94,19 +94,21 @@ def private_card(fitted: Fit, target: str = "the label") -> tuple[Section, ...]:
         _uses(model),
         _certified(" & ".join(model.sensitive_features), noisy_certificate(fitted)),
         Section("Limits", points=limits),
-        _made(fitted),
+        _origin(fitted),
     )
 
 
 def _about(model: Model, target: str) -> Section:
     columns = len(model.encoding.numeric) + len(model.encoding.categorical)
-    held = "one holder" if model.clients == 1 else f"{model.clients} holders, who kept their rows"
+    holders = (
+        "one holder" if model.clients == 1 else f"{model.clients} holders, who kept their rows"
+    )
     return Section(
         f"Model card: {target} by {model.method['name']}",
         (
             f"The model decides from {columns} columns whether {target} is {model.positive!r} (a "
             f"positive decision) or {model.negative!r}. {_kind(model)}",
-            f"It was trained on {model.rows:,} rows of {held}, and was {_asked(model)}.",
+            f"It was trained on {model.rows:,} rows of {holders}, and was {_fairness_sentence(model)}.",
         ),
     )
 
@@ -121,7 +123,7 @@ def _glance(
         if isinstance(made, str):
             continue
         method: dict[str, Any] = {"name": fitted.method.name, "difference": made.difference}
-        method |= {"accuracy": scores["accuracy"], "price": fitted.price_of_limit}
+        method |= {"accuracy": scores["accuracy"], "shadow_price": fitted.price_of_limit}
         method["rule"] = fitted.method.rule is not None
         if limit is None and fairness is not None:
             method["scope"] = words.scope_of({"basis": {"kind": fairness.basis.kind}})
@@ -130,7 +132,7 @@ def _glance(
             "kind": "fit",
             "methods": [method | reached(made.to_json())],
             "limit": limit if limit is not None else fairness.tau if fairness else None,
-            "notion": asdict(notion_of(made.notion)),
+            "metric": asdict(metric_of(made.metric)),
             "rows": made.n,
             "rows_are": "rows held out" if made.held_out else "training rows",
             "facts": {"majority_rate": scores["majority"]},
@@ -146,11 +148,11 @@ def _scores(y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]) 
         name: {str(g): float(y_hat[values == g].mean()) for g in np.unique(values)}
         for name, values in groups.items()
     }
-    right, majority = float(np.mean(y == y_hat)), metrics.majority_rate(y)
+    right, majority = float(np.mean(y == y_hat)), scoring.majority_rate(y)
     return {"accuracy": right, "majority": majority, "rates": rates}
 
 
-def _asked(model: Model) -> str:
+def _fairness_sentence(model: Model) -> str:
     averaging = model.method.get("averaging") or {}
     if not model.method.get("fairness") and not averaging.get("penalty"):
         return "not asked to treat groups alike"
@@ -204,7 +206,7 @@ def _of_trees(model: Model) -> bool:
 def _data(model: Model, clients: Mapping[str, Table]) -> Section:
     numbers, texts = model.encoding.numeric, model.encoding.categorical
     encoding = model.encoding
-    sizes = zip(dict(encoding.bands), encoding.band_sizes(), strict=True)
+    sizes = zip(dict(encoding.bins), encoding.bin_sizes(), strict=True)
     cut = [f"{name} counts by its {k} bins, too." for name, k in sizes if not _of_trees(model)]
     if encoding.missing:
         cut.append(
@@ -237,35 +239,39 @@ def _unused(model: Model) -> str:
 def _rule(fitted: Fit, tables: Sequence[Table]) -> list[Section]:
     """How a rule decides: its learner, what its limits cost, where it had to act, and how its estimates agree with the
     rows; none of a fit without one."""
-    told, positive = about(fitted, tables), fitted.model.positive
-    if told is None:
+    facts, positive = about(fitted, tables), fitted.model.positive
+    if facts is None:
         return []
     pictures = [
-        (title, text, png(figure, 110)) for title, text, figure in ruled.pictures(told, positive)
+        (title, text, png(figure, 110)) for title, text, figure in ruled.pictures(facts, positive)
     ]
     first, rest = (
         [p for p in pictures if p[0] == ruled.ACTED],
         [p for p in pictures if p[0] != ruled.ACTED],
     )
-    made = [
+    sections = [
         Section(
-            "How it decides", (ruled.learner_words(told), told["proxy"]), tuple(told["statements"])
+            "How it decides",
+            (ruled.learner_words(facts), facts["proxy"]),
+            tuple(facts["statements"]),
         )
     ]
     if fitted.method.fairness is not None:
-        lines = ruled.acted_lines(told)
-        made.append(Section(ruled.ACTED, (ruled.acted_words(told),), (), lines, None, (*first,)))
-    if told["calibration"]:
+        lines = ruled.acted_lines(facts)
+        sections.append(
+            Section(ruled.ACTED, (ruled.acted_words(facts),), (), lines, None, (*first,))
+        )
+    if facts["calibration"]:
         title, lines = (
             "Do the estimates agree with the rows?",
-            ruled.calibrated_lines(told, positive),
+            ruled.calibrated_lines(facts, positive),
         )
-        made.append(Section(title, (ruled.calibrated_words(told),), (), lines))
-    lines = ruled.importance_lines(told, positive)
+        sections.append(Section(title, (ruled.calibrated_words(facts),), (), lines))
+    lines = ruled.importance_lines(facts, positive)
     if lines or rest:
-        says = (ruled.IMPORTANCE,) if "gains" in told else ()
-        made.append(Section("What the estimates hang on", says, (), lines, None, (*rest,)))
-    return made
+        sentences = (ruled.IMPORTANCE,) if "gains" in facts else ()
+        sections.append(Section("What the estimates hang on", sentences, (), lines, None, (*rest,)))
+    return sections
 
 
 def _groups(y: np.ndarray, y_hat: np.ndarray, sensitive_feature: str, named: np.ndarray) -> Section:
@@ -284,7 +290,7 @@ def _groups(y: np.ndarray, y_hat: np.ndarray, sensitive_feature: str, named: np.
         )
         for name, mask in masks.items()
     ]
-    gap, labels = metrics.risk_difference(y_hat, s), metrics.risk_difference(y, s)
+    gap, labels = scoring.risk_difference(y_hat, s), scoring.risk_difference(y, s)
     head = ("group", "rows", "labelled positive", "decided positive", "decided rightly")
     rates = ("decided positive, of the labelled so", "decided positive, of the others")
     return Section(
@@ -293,35 +299,42 @@ def _groups(y: np.ndarray, y_hat: np.ndarray, sensitive_feature: str, named: np.
             "On the rows it was trained on; expect somewhat worse on others. The risk difference, the "
             f"largest gap between two groups' shares of positive decisions, is {_number(gap)}; in the "
             f"labels themselves it is {_number(labels)}. Always giving the commonest answer would be "
-            f"right for {metrics.majority_rate(y):.1%} of these rows.",
+            f"right for {scoring.majority_rate(y):.1%} of these rows.",
         ),
         lines=((*head, *rates), *lines),
     )
 
 
-def _certified(sensitive_feature: str, made: Certificate | str) -> Section:
+def _certified(sensitive_feature: str, certificate: Certificate | str) -> Section:
     title = f"Certificate, by {sensitive_feature}"
-    if isinstance(made, str):
-        return Section(title, (f"There is none: {made}",))
-    if made.held_out:
-        end = "This holds for the parts that are named, in the population that the rows were drawn from."
-    elif made.noisy:
+    if isinstance(certificate, str):
+        return Section(title, (f"There is none: {certificate}",))
+    if certificate.held_out:
+        end = "This holds for the subgroups that are named, in the population that the rows were drawn from."
+    elif certificate.noisy:
         end = "Under the noise of differential privacy, and about the training rows alone."
     else:
         end = "A bound beyond these rows takes rows that the fit did not see: audit some."
-    return Section(title, (str(made), end), (), _parts(made))
+    return Section(title, (str(certificate), end), (), _subgroups(certificate))
 
 
-def _parts(made: Certificate) -> tuple[tuple[str, ...], ...]:
+def _subgroups(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
     """The worst subgroups, and how many are not estimable, as a table."""
-    few = made.not_estimable
-    head = ("part", "rows", f"{made.quantity}, measured", f"{made.confidence:.0%} interval")
+    few = certificate.not_estimable
+    head = (
+        "subgroup",
+        "rows",
+        f"{certificate.quantity}, measured",
+        f"{certificate.confidence:.0%} interval",
+    )
     lines = [
-        (part.name, f"{part.rows:,}", _number(part.difference), interval_text(part))
-        for part in (*made.worst_first[:MOST_PARTS], *few[:MOST_FEW])
+        (subgroup.name, f"{subgroup.rows:,}", _number(subgroup.difference), interval_text(subgroup))
+        for subgroup in (*certificate.worst_first[:MAX_SUBGROUPS], *few[:MAX_FEW])
     ]
-    if len(few) > MOST_FEW:
-        lines.append((f"{len(few) - MOST_FEW:,} more parts", "", "", "not estimable: too few rows"))
+    if len(few) > MAX_FEW:
+        lines.append(
+            (f"{len(few) - MAX_FEW:,} more subgroups", "", "", "not estimable: too few rows")
+        )
     return (head, *lines)
 
 
@@ -351,8 +364,8 @@ def _limits(
 ) -> Section:
     fairness = fitted.method.fairness
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
-    small = [f"{group} ({n})" for found in counts for group, n in found if n < FEW]
-    points = words.poor(float(np.mean(y == y_hat)), metrics.majority_rate(y), float(y_hat.mean()))
+    small = [f"{group} ({n})" for counts_here in counts for group, n in counts_here if n < FEW]
+    points = words.poor(float(np.mean(y == y_hat)), scoring.majority_rate(y), float(y_hat.mean()))
     if fitted.collapsed is not None:
         points.append(fitted.collapsed[0].upper() + fitted.collapsed[1:])
     if fairness is None:
@@ -361,7 +374,7 @@ def _limits(
         points.append(_aimed(fitted.method, fairness))
         points += [text for text in (fitted.exceeds, fitted.uncompared, fitted.costs) if text]
         points.append(
-            f"Fairness here means {fairness.notion.replace('_', ' ')}. Other meanings can contradict it."
+            f"Fairness here means {fairness.metric.replace('_', ' ')}. Other meanings can contradict it."
         )
     if fitted.centres is not None and "rows" in _centres(fitted):
         points.append(
@@ -378,7 +391,7 @@ def _limits(
         )
     if fitted.under_floor:
         points.append(
-            f"Groups too small to be compared in any reweighing: {shown(fitted.under_floor)}."
+            f"Groups too small to be compared in any reweighting: {shown(fitted.under_floor)}."
         )
     for event in fitted.events:
         points.append("During training: " + ", ".join(f"{k} {v}" for k, v in event.items()) + ".")
@@ -395,12 +408,12 @@ def _centres(fitted: Fit) -> set[str]:
     return {basis.centres for basis in bases if is_centred(basis)}
 
 
-def _made(fitted: Fit) -> Section:
-    told = {"rounds run": f"{fitted.rounds}", "outcome": fitted.outcome}
-    told |= parameters(fitted.method, seed=fitted.model.seed)
-    told |= {"python": platform.python_version()}
-    told |= {name: version(name) for name in ("agnosticfair", "numpy", "scipy")}
-    return Section("How it was made", lines=(("setting", "value"), *told.items()))
+def _origin(fitted: Fit) -> Section:
+    facts = {"rounds run": f"{fitted.rounds}", "outcome": fitted.outcome}
+    facts |= parameters(fitted.method, seed=fitted.model.seed)
+    facts |= {"python": platform.python_version()}
+    facts |= {name: version(name) for name in ("agnosticfair", "numpy", "scipy")}
+    return Section("How it was made", lines=(("setting", "value"), *facts.items()))
 
 
 def _share(values: np.ndarray) -> str:

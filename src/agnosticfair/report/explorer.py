@@ -17,13 +17,13 @@ import numpy as np
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.mathematics.notions import PARITY, gap, notion_of
+from agnosticfair.mathematics.metrics import PARITY, gap, metric_of
 
 USUAL = ("workclass", "age", "marital-status", SITE)
 """Columns mixed unless others are named, where a data set has them; else the first that suit."""
 
-MOST_COLUMNS, MOST_VALUES, BANDS = 4, 12, 4
-LEAST_ROWS, LEAST_SHARE = 400, 0.05
+MAX_COLUMNS, MAX_VALUES, BINS = 4, 12, 4
+MIN_ROWS, MIN_SHARE = 400, 0.05
 """Of a corner: rows (or a twentieth of all, where that is less), and share of every group."""
 
 
@@ -33,12 +33,12 @@ def chosen(rows: Decided, mix: Sequence[str]) -> list[str]:
         if name not in rows.columns:
             there = ", ".join(sorted(rows.columns))
             raise SettingsError(f"no column {name!r} to mix by; there are: {there}")
-    if len(mix) > MOST_COLUMNS:
-        raise SettingsError(f"{len(mix)} columns to mix by are too many: name {MOST_COLUMNS}")
+    if len(mix) > MAX_COLUMNS:
+        raise SettingsError(f"{len(mix)} columns to mix by are too many: name {MAX_COLUMNS}")
     if mix:
         return list(dict.fromkeys(mix))
     usual = [name for name in USUAL if name in rows.columns]
-    few = [name for name, column in rows.columns.items() if 1 < _width(column) <= MOST_VALUES]
+    few = [name for name, column in rows.columns.items() if 1 < _width(column) <= MAX_VALUES]
     return (usual + [name for name in few if name not in usual])[: max(3, len(usual))]
 
 
@@ -54,23 +54,23 @@ def values(column: np.ndarray | Column) -> Column:
     """
     if isinstance(column, np.ndarray):
         there = np.unique(column)
-        if len(there) <= BANDS:
+        if len(there) <= BINS:
             return Column(np.searchsorted(there, column), tuple(f"{v:g}" for v in there))
-        cuts = np.unique(np.quantile(column, np.arange(1, BANDS) / BANDS))
+        cuts = np.unique(np.quantile(column, np.arange(1, BINS) / BINS))
         cuts = cuts[cuts > there[0]] if cuts[-1] > there[0] else there[1:2]
         ends = [f"{a:g} to under {b:g}" for a, b in pairwise(cuts)]
         names = (f"under {cuts[0]:g}", *ends, f"{cuts[-1]:g} and over")
         return Column(np.searchsorted(cuts, column, side="right"), names)
     counts = np.bincount(column.codes, minlength=len(column.categories))
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
-    kept = order if len(order) <= MOST_VALUES else order[: MOST_VALUES - 1]
-    codes = np.full(len(counts), len(kept))
-    codes[kept] = np.arange(len(kept))
-    others = () if len(kept) == len(order) else (f"{len(order) - len(kept)} others",)
-    return Column(codes[column.codes], (*(column.categories[k] for k in kept), *others))
+    frequent = order if len(order) <= MAX_VALUES else order[: MAX_VALUES - 1]
+    codes = np.full(len(counts), len(frequent))
+    codes[frequent] = np.arange(len(frequent))
+    others = () if len(frequent) == len(order) else (f"{len(order) - len(frequent)} others",)
+    return Column(codes[column.codes], (*(column.categories[k] for k in frequent), *others))
 
 
-def counts(rows: Decided, mix: Sequence[str] = (), notion: str = PARITY.name) -> dict[str, Any]:
+def counts(rows: Decided, mix: Sequence[str] = (), metric: str = PARITY.name) -> dict[str, Any]:
     """The table of counts as JSON: of every (cell, group, label) that occurs its codes, how many rows
     and, method by method, how many of these are decided positively."""
     if not len(rows.y):
@@ -79,33 +79,33 @@ def counts(rows: Decided, mix: Sequence[str] = (), notion: str = PARITY.name) ->
     groups = tuple(rows.s.categories[k] for k in np.unique(rows.s.codes))
     s = rows.s.aligned(groups)
     keys = np.column_stack([*(c.codes for c in columns.values()), s, rows.y.astype(int)])
-    cells, which = np.unique(keys, axis=0, return_inverse=True)
+    strata, which = np.unique(keys, axis=0, return_inverse=True)
     which = which.ravel()
-    found: dict[str, Any] = {
-        "notion": asdict(notion_of(notion)),
+    table: dict[str, Any] = {
+        "metric": asdict(metric_of(metric)),
         "columns": [{"name": k, "values": c.categories} for k, c in columns.items()],
         "sensitive_feature": rows.sensitive_feature,
         "groups": groups,
         "positive_label": rows.positive,
-        "codes": [cells[:, k].tolist() for k in range(len(columns))],
-        "group": cells[:, -2].tolist(),
-        "label": cells[:, -1].tolist(),
+        "codes": [strata[:, k].tolist() for k in range(len(columns))],
+        "group": strata[:, -2].tolist(),
+        "label": strata[:, -1].tolist(),
         "rows": np.bincount(which).tolist(),
         "positive": {
             name: np.bincount(which, weights=p).round(9).tolist()
             for name, p in rows.decisions.items()
         },
     }
-    least = min(LEAST_ROWS, len(rows.y) // 20)
-    corners = {name: corner(found, name, least) for name in rows.decisions}
-    return found | {"least_rows": least, "least_share": LEAST_SHARE, "corners": corners}
+    min_rows = min(MIN_ROWS, len(rows.y) // 20)
+    corners = {name: corner(table, name, min_rows) for name in rows.decisions}
+    return table | {"min_rows": min_rows, "min_share": MIN_SHARE, "corners": corners}
 
 
-def corner(table: Mapping[str, Any], method: str, least: int) -> dict[str, Any] | None:
-    """The part of the rows that is worst by the notion, among those that have one value, or all
-    values, of each column, ``least`` rows, and the share LEAST_SHARE of every group.
+def corner(table: Mapping[str, Any], method: str, min_rows: int) -> dict[str, Any] | None:
+    """The subgroup of the rows that is worst by the metric, among those that have one value, or all
+    values, of each column, ``min_rows`` rows, and the share MIN_SHARE of every group.
 
-    only: for each column the code of its value, None for all.  None where no part is large enough.
+    only: for each column the code of its value, None for all.  None where no subgroup is large enough.
     """
     codes, s, y = np.array(table["codes"]), np.array(table["group"]), np.array(table["label"])
     sizes = [len(c["values"]) for c in table["columns"]]
@@ -113,16 +113,16 @@ def corner(table: Mapping[str, Any], method: str, least: int) -> dict[str, Any] 
     np.add.at(mass, (*codes, s, y), np.array(table["rows"], float))
     np.add.at(took, (*codes, s, y), np.array(table["positive"][method]))
     best: dict[str, Any] | None = None
-    asked = notion_of(table["notion"]["name"])
+    fairness_metric = metric_of(table["metric"]["name"])
     tried, axes = 0, tuple(range(len(sizes)))
     for only in product(*((None, *range(size)) for size in sizes)):
         place = tuple(slice(None) if k is None else slice(k, k + 1) for k in only)
         here, positive = mass[place].sum(axis=axes), took[place].sum(axis=axes)
         groups = here.sum(axis=1)
-        if groups.sum() < least or groups.min() < LEAST_SHARE * groups.sum() or not groups.min():
+        if groups.sum() < min_rows or groups.min() < MIN_SHARE * groups.sum() or not groups.min():
             continue
-        found = gap(asked, np.stack([here - positive, positive], axis=2))
-        tried += np.isfinite(found)
-        if np.isfinite(found) and (best is None or found > best["difference"] + 1e-12):
-            best = {"only": only, "difference": found, "rows": int(groups.sum())}
+        difference = gap(fairness_metric, np.stack([here - positive, positive], axis=2))
+        tried += np.isfinite(difference)
+        if np.isfinite(difference) and (best is None or difference > best["difference"] + 1e-12):
+            best = {"only": only, "difference": difference, "rows": int(groups.sum())}
     return None if best is None else best | {"tried": int(tried)}

@@ -17,9 +17,9 @@ from agnosticfair.runs import ruled
 
 
 def grids(fitted: Fit) -> list[Grid]:
-    """How it ended, and its worst parts where it has any."""
+    """How it ended, and its worst subgroups where it has any."""
     last, fairness = fitted.history[-1], fitted.method.fairness
-    told = {
+    facts = {
         "ended": f"{'converged' if fitted.converged else 'did not converge'} after {fitted.rounds} rounds",
         "training rows": f"{fitted.model.rows:,} of {fitted.model.clients} clients",
         "right on them": _number(last.get("accuracy")),
@@ -27,46 +27,46 @@ def grids(fitted: Fit) -> list[Grid]:
         "tau": "none" if fairness is None else f"{fairness.tau:g}",
         "difference that training saw": _number(fitted.trained_difference),
     }
-    found = [Grid(fitted.method.name, fitted.method.summary, ("", ""), [*told.items()])]
+    all_grids = [Grid(fitted.method.name, fitted.method.summary, ("", ""), [*facts.items()])]
     if (about := ruled.about(fitted)) is not None:
-        return found + _of_rule(about, fitted.model.positive)
-    if fitted.trained_parts:
-        lines = [(name, f"{value:.3f}") for name, value in fitted.trained_parts]
-        found.append(Grid("Parts that differ most", "", ("part", "difference"), lines))
-    return found
+        return all_grids + _of_rule(about, fitted.model.positive)
+    if fitted.trained_subgroups:
+        lines = [(name, f"{value:.3f}") for name, value in fitted.trained_subgroups]
+        all_grids.append(Grid("Subgroups that differ most", "", ("subgroup", "difference"), lines))
+    return all_grids
 
 
 def _of_rule(about: Mapping[str, Any], positive: str) -> list[Grid]:
     """What is said of a rule, where it had to act, and how its estimates agree with the rows."""
-    said = [(text,) for text in (*about["statements"], about["proxy"])]
-    found = [Grid("How it decides", "", (rule.learner_words(about),), said)]
+    lines = [(text,) for text in (*about["statements"], about["proxy"])]
+    grids_found = [Grid("How it decides", "", (rule.learner_words(about),), lines)]
     acted, off = rule.acted_lines(about), rule.calibrated_lines(about, positive)
     if acted:
-        found.append(Grid(rule.ACTED, "", acted[0], [*acted[1:]]))
+        grids_found.append(Grid(rule.ACTED, "", acted[0], [*acted[1:]]))
     if off:
         title = "Subgroups in which estimates are furthest off"
-        found.append(Grid(title, "", off[0], [*off[1:]]))
-    return found
+        grids_found.append(Grid(title, "", off[0], [*off[1:]]))
+    return grids_found
 
 
 def figure(fitted: Fit) -> Figure:
-    """Where a rule had to act; else the worst named parts against tau, where there are any, and the loss by round."""
+    """Where a rule had to act; else the worst subgroups against tau, where there are any, and the loss by round."""
     if fitted.multipliers:
         about = ruled.about(fitted)
         assert about is not None
         return rule.acted(about)
-    drawn = canvas(9.6 if fitted.trained_parts else 5.6, 3.6)
-    if fitted.trained_parts:
+    drawn = canvas(9.6 if fitted.trained_subgroups else 5.6, 3.6)
+    if fitted.trained_subgroups:
         left, right = drawn.subplots(1, 2)
-        _parts(left, fitted)
+        _subgroups(left, fitted)
     else:
         right = drawn.subplots()
     _rounds(right, fitted)
     return drawn
 
 
-def _parts(axes: Axes, fitted: Fit) -> None:
-    names, values = zip(*reversed(fitted.trained_parts), strict=True)
+def _subgroups(axes: Axes, fitted: Fit) -> None:
+    names, values = zip(*reversed(fitted.trained_subgroups), strict=True)
     axes.barh(names, values, color=BLUE)
     if fitted.method.fairness is not None:
         axes.axvline(fitted.method.fairness.tau, color=RED, ls="--")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, Style, canvas, tidy
 from agnosticfair.report.tables import Grid
 from agnosticfair.tuning import Frontier
@@ -14,67 +14,72 @@ BESIDE = {"fl": "no limit", "fairfl": "a limit on everybody alone"}
 """What the methods beside the path are, in a figure."""
 
 
-def grid(found: Frontier) -> Grid:
+def grid(frontier: Frontier) -> Grid:
     """One line per tau, the knee marked, then the methods beside the path."""
-    marks = ["one answer" * p.one_answer for p in found.points]
-    marks[found.knee] = "knee"
-    named = [(f"{p.tau:g}", p, mark) for p, mark in zip(found.points, marks, strict=True)]
-    named += [(name, p, "") for name, p in found.references.items()]
+    marks = ["one answer" * p.one_answer for p in frontier.points]
+    marks[frontier.knee] = "knee"
+    named = [(f"{p.tau:g}", p, mark) for p, mark in zip(frontier.points, marks, strict=True)]
+    named += [(name, p, "") for name, p in frontier.references.items()]
     lines = tuple(
         (
             name,
-            f"{p.accuracy:.4f} ± {p.spread[0]:.4f}",
-            f"{p.worst:.4f} ± {p.spread[1]:.4f}",
+            f"{p.accuracy:.4f} ± {p.standard_errors[0]:.4f}",
+            f"{p.worst:.4f} ± {p.standard_errors[1]:.4f}",
             f"{p.measured:.4f}",
             f"{p.positive:.4f}",
-            *(f"{other.accuracy - p.accuracy:+.4f}" for other in found.references.values()),
+            *(f"{other.accuracy - p.accuracy:+.4f}" for other in frontier.references.values()),
             mark,
         )
         for name, p, mark in named
     )
-    what = NOTIONS[found.notion].quantity
-    costs = (f"cost to {name}" for name in found.references)
+    what = METRICS[frontier.metric].quantity
+    costs = (f"cost to {name}" for name in frontier.references)
     header = ("tau", "accuracy", f"worst {what}", "everybody's", "decided positive", *costs, "")
     note = (
-        f"Means over {found.folds} held-out folds, ± one standard error. Worst: over the method's set, which is every "
-        "named part with rows enough, or every reweighing. Cost: accuracy that is lost to a method without that limit."
+        f"Means over {frontier.folds} held-out folds, ± one standard error. Worst: over the method's set, which is "
+        f"every "
+        "subgroup with rows enough, or every reweighting. Cost: accuracy that is lost to a method without that limit."
     )
     return Grid("Accuracy against fairness", note, header, lines)
 
 
-def figure(found: Frontier) -> Figure:
+def figure(frontier: Frontier) -> Figure:
     """Accuracy over the worst difference, with tau at every point."""
     drawn = canvas(6.4, 4.4)
     axes = drawn.subplots()
-    x, y = [p.worst for p in found.points], [p.accuracy for p in found.points]
-    y_error, x_error = zip(*(p.spread for p in found.points), strict=True)
+    x, y = [p.worst for p in frontier.points], [p.accuracy for p in frontier.points]
+    y_error, x_error = zip(*(p.standard_errors for p in frontier.points), strict=True)
     line: Style = {"color": BLUE, "ecolor": "#BBBBBB", "marker": "o", "ms": 5, "lw": 1.5}
-    line["label"] = "a limit on every part or reweighing, by tau"
+    line["label"] = "a limit on every subgroup or reweighting, by tau"
     axes.errorbar(x, y, xerr=x_error, yerr=y_error, **line)
-    best = found.points[found.knee]
+    best = frontier.points[frontier.knee]
     axes.plot(best.worst, best.accuracy, "D", color=RED, ms=9, zorder=5)
     near, last = (np.ptp(x) / 20, np.ptp(y) / 20), (np.inf, np.inf)
-    for at, taus in _together(found).items():
-        own = best.tau in taus
+    for at, taus in _together(frontier).items():
+        on_path = best.tau in taus
         text = ", ".join(f"{tau:g}" for tau in taus)
-        look: Style = {"fontsize": 10, "color": RED} if own else {"fontsize": 8, "color": GREY}
+        look: Style = {"fontsize": 10, "color": RED} if on_path else {"fontsize": 8, "color": GREY}
         close = bool(np.all(np.abs(np.subtract(at, last)) < near))
         style: Style = {
             "xytext": (-8, 6) if close else (8, -11),
             "ha": "right" if close else "left",
         }
         axes.annotate(
-            f"knee, tau {text}" if own else text, at, textcoords="offset points", **style, **look
+            f"knee, tau {text}" if on_path else text,
+            at,
+            textcoords="offset points",
+            **style,
+            **look,
         )
         last = (np.inf, np.inf) if close else at
-    for shape, (name, p) in zip("sv", found.references.items(), strict=False):
-        said = f"{name}: {BESIDE.get(name, '')}"
+    for shape, (name, p) in zip("sv", frontier.references.items(), strict=False):
+        label = f"{name}: {BESIDE.get(name, '')}"
         axes.plot(
-            p.worst, p.accuracy, shape, color=ORANGE if shape == "s" else GREY, ms=9, label=said
+            p.worst, p.accuracy, shape, color=ORANGE if shape == "s" else GREY, ms=9, label=label
         )
     axes.legend(loc="lower right", frameon=False, fontsize=9)
     axes.set_xlabel(
-        f"worst {NOTIONS[found.notion].quantity} over the set, on held-out rows", fontsize=10
+        f"worst {METRICS[frontier.metric].quantity} over the set, on held-out rows", fontsize=10
     )
     axes.set_ylabel("accuracy on held-out rows", fontsize=10)
     axes.set_title("Every point is a tau: pick yours", fontsize=11, loc="left")
@@ -83,9 +88,9 @@ def figure(found: Frontier) -> Figure:
     return drawn
 
 
-def _together(found: Frontier) -> dict[tuple[float, float], list[float]]:
+def _together(frontier: Frontier) -> dict[tuple[float, float], list[float]]:
     """The taus of every place on the figure, for a laxer one may do what a stricter one does."""
     places: dict[tuple[float, float], list[float]] = {}
-    for p in found.points:
+    for p in frontier.points:
         places.setdefault((p.worst, p.accuracy), []).append(p.tau or 0.0)
     return places

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.errors import AgnosticFairError, SettingsError
-from agnosticfair.monitoring.metrics import exposition
 from agnosticfair.monitoring.monitor import Monitor
+from agnosticfair.monitoring.prometheus import exposition
 from agnosticfair.report import monitor as monitored
 from agnosticfair.report.page import as_text, monitor_page, page_data, report_page
 from agnosticfair.report.runs import read_run
@@ -49,12 +49,12 @@ def serve_monitor(look: Callable[[], Monitor], host: str, port: int) -> Threadin
 
 def answering(answers: Answers, host: str, port: int) -> ThreadingHTTPServer:
     """A server, not started yet, that answers at these paths and reads nothing."""
-    own = host in LOCAL
+    is_local = host in LOCAL
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             try:
-                if own and self.headers.get("Host", "").rpartition(":")[0] not in LOCAL:
+                if is_local and self.headers.get("Host", "").rpartition(":")[0] not in LOCAL:
                     # another site's page, by a name of its own
                     self.send_error(HTTPStatus.FORBIDDEN)
                 elif self.path in answers:

@@ -21,29 +21,29 @@ PLACES = {"inside": "✓ inside", "edge": "? at the edge", "outside": "✗ outsi
 
 def page_data(monitor: Monitor, verdict: Verdict, live: bool = False) -> dict[str, Any]:
     """All that the page shows: counts and names, and no rows."""
-    state, found = monitor.state, verdict.to_json()
-    made = datetime.fromtimestamp(state.last, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    state, content = monitor.state, verdict.to_json()
+    time_of_state = datetime.fromtimestamp(state.last, UTC).strftime("%Y-%m-%d %H:%M UTC")
     strange = [f"Values of {k} never seen: {shown(v)}." for k, v in verdict.strange.items()]
-    texts = [found["because"], _last_batch(state.timeline), _mixture(verdict), *strange]
+    texts = [content["because"], _last_batch(state.timeline), _mixture(verdict), *strange]
     return {
-        **found,
+        **content,
         "version": agnosticfair.__version__,
         "live": live,
         "confidence": monitor.confidence,
-        "parts": found["parts"][:MAX_SUBGROUPS],
-        "tiles": _tiles(found, verdict),
-        "texts": [text for text in (*texts, *found["advice"]) if text],
-        "groups": _groups(found["everybody"]["rates"]),
-        "lines": _subgroups(found["parts"][:MAX_SUBGROUPS]),
+        "subgroups": content["subgroups"][:MAX_SUBGROUPS],
+        "tiles": _tiles(content, verdict),
+        "texts": [text for text in (*texts, *content["advice"]) if text],
+        "groups": _groups(content["overall"]["rates"]),
+        "lines": _subgroups(content["subgroups"][:MAX_SUBGROUPS]),
         "timeline": [*state.timeline],
         "mix": _mix(monitor),
-        "made": f"After the batch of {made}" if state.last else "Before the first batch",
+        "made": f"After the batch of {time_of_state}" if state.last else "Before the first batch",
     }
 
 
 def _tiles(found: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str, str, str]]:
     """Label, value, text and kind of what is seen first."""
-    count = Counter(p.verdict for p in (verdict.everybody, *verdict.parts))
+    count = Counter(p.verdict for p in (verdict.overall, *verdict.subgroups))
     total, limit = count.total(), f"{verdict.limit:.4g}"
     where = f"{total} subgroup{'s' * (total != 1)}"
     kept = ", ".join(f"{count[k]} {k}" for k in ("kept", "broken", "not yet known"))
@@ -64,14 +64,14 @@ def _kind(alarm: bool) -> str:
 
 def _groups(rates: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     names = (
-        f"{r['group']}, of the {r['given']} label" if r["given"] else r["group"] for r in rates
+        f"{r['group']}, of the {r['label']} label" if r["label"] else r["group"] for r in rates
     )
-    cells = ((f"{r['rows']:,}", *(_fixed(r[k]) for k in ("rate", "low", "high"))) for r in rates)
+    strata = ((f"{r['rows']:,}", *(_fixed(r[k]) for k in ("rate", "low", "high"))) for r in rates)
     head = ("group", "rows", "rate", "at least", "at most")
-    return [head, *((name, *line) for name, line in zip(names, cells, strict=True))]
+    return [head, *((name, *line) for name, line in zip(names, strata, strict=True))]
 
 
-def _subgroups(parts: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+def _subgroups(subgroups: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     bounds, shares = ("at least", "at most"), ("share before", "share now")
     head = ("subgroup", "rows", "rates", "difference", *bounds, *shares, "limit", "verdict")
     return [
@@ -86,7 +86,7 @@ def _subgroups(parts: list[dict[str, Any]]) -> list[tuple[str, ...]]:
                 _fixed(p["limit"]),
                 MARKS[p["verdict"]],
             )
-            for p in parts
+            for p in subgroups
         ),
     ]
 

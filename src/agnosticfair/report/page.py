@@ -56,20 +56,20 @@ def card_html(sections: Sequence[Section]) -> str:
 
 def card_markdown(sections: Sequence[Section]) -> str:
     """The card as Markdown; texts are escaped, so that none of them can be markup or HTML."""
-    parts = []
+    subgroups = []
     for level, section in zip(["#", *["##"] * len(sections)], sections, strict=False):
-        parts.append(f"{level} {_plain(section.title)}")
+        subgroups.append(f"{level} {_plain(section.title)}")
         if (shown := section.glance) is not None:
-            parts.append(f"**{_plain(f'{shown.sign} {shown.answer}')}**")
-            parts.append("\n".join(f"- {_plain(' '.join(tile))}" for tile in shown.tiles))
-        parts += map(_plain, section.says)
+            subgroups.append(f"**{_plain(f'{shown.sign} {shown.answer}')}**")
+            subgroups.append("\n".join(f"- {_plain(' '.join(tile))}" for tile in shown.tiles))
+        subgroups += map(_plain, section.says)
         if section.points:
-            parts.append("\n".join(f"- {_plain(point)}" for point in section.points))
+            subgroups.append("\n".join(f"- {_plain(point)}" for point in section.points))
         if section.lines:
             rows = [f"| {' | '.join(map(_plain, line))} |" for line in section.lines]
             rule = f"|---|{'---:|' * (len(section.lines[0]) - 1)}"
-            parts.append("\n".join([rows[0], rule, *rows[1:]]))
-    return "\n\n".join(parts) + "\n"
+            subgroups.append("\n".join([rows[0], rule, *rows[1:]]))
+    return "\n\n".join(subgroups) + "\n"
 
 
 def card_files(sections: Sequence[Section], stem: str) -> dict[str, bytes]:

@@ -47,19 +47,19 @@ def head_words(head: str, positive: str) -> str:
     return group + among.get(label, "")
 
 
-def learner_words(told: Json) -> str:
+def learner_words(about: Json) -> str:
     """Which learner was taken, in a sentence."""
-    name = told["learner"]
-    own = name.removeprefix("local:").partition("-")[0]
-    return f"Probabilities are estimated by {LEARNERS.get(name, own)}."
+    name = about["learner"]
+    kind = name.removeprefix("local:").partition("-")[0]
+    return f"Probabilities are estimated by {LEARNERS.get(name, kind)}."
 
 
-def acted_words(told: Json) -> str:
+def acted_words(about: Json) -> str:
     """In how many subgroups the rule had to act."""
-    if not told["limited"]:
+    if not about["limited"]:
         return "The rule had to act nowhere: the decisions are the learner's own."
     return (
-        f"Of {told['subgroups'] + 1:,} limits (every subgroup, and overall) {told['limited']:,} had to be enforced. "
+        f"Of {about['subgroups'] + 1:,} limits (every subgroup, and overall) {about['limited']:,} had to be enforced. "
         "The price says what a limit costs: accuracy (or utility, with costs) that a limit larger by 0.01 there would "
         "gain. The shift says by how much the threshold on the probability rises, there alone, for a person who is "
         "surely of the group; for others it is the mean by their probabilities. A person is in several subgroups, "
@@ -67,9 +67,9 @@ def acted_words(told: Json) -> str:
     )
 
 
-def acted_lines(told: Json) -> tuple[tuple[str, ...], ...]:
+def acted_lines(about: Json) -> tuple[tuple[str, ...], ...]:
     """Where the rule had to act, as a table; empty where it did nowhere."""
-    if not told["multipliers"]:
+    if not about["multipliers"]:
         return ()
     head = ("subgroup", "price of 0.01", "held back, by", "helped, by")
     return (
@@ -77,18 +77,18 @@ def acted_lines(told: Json) -> tuple[tuple[str, ...], ...]:
         *(
             (
                 m["subgroup"],
-                f"{0.01 * m['price']:.5f}",
-                f"{m['held']} {m['held_shift']:+.3f}",
-                f"{m['helped']} {m['helped_shift']:+.3f}",
+                f"{0.01 * m['shadow_price']:.5f}",
+                f"{m['lowered']} {m['lowered_shift']:+.3f}",
+                f"{m['raised']} {m['raised_shift']:+.3f}",
             )
-            for m in told["multipliers"][:SHOWN]
+            for m in about["multipliers"][:SHOWN]
         ),
     )
 
 
-def calibrated_words(told: Json) -> str:
+def calibrated_words(about: Json) -> str:
     """How many estimates are off, in a sentence."""
-    count, off = told["calibrated"]
+    count, off = about["calibrated"]
     return (
         f"Estimated and counted people were compared for {count:,} pair{'s' * (count != 1)} of a subgroup and an "
         "estimate, on training "
@@ -98,9 +98,9 @@ def calibrated_words(told: Json) -> str:
     )
 
 
-def calibrated_lines(told: Json, positive: str) -> tuple[tuple[str, ...], ...]:
+def calibrated_lines(about: Json, positive: str) -> tuple[tuple[str, ...], ...]:
     """The worst calibrated subgroups, as a table."""
-    if not told["calibration"]:
+    if not about["calibration"]:
         return ()
     head = ("subgroup", "estimate", "counted less estimated", "standard deviations")
     return (
@@ -112,26 +112,26 @@ def calibrated_lines(told: Json, positive: str) -> tuple[tuple[str, ...], ...]:
                 f"{c['surplus']:+.1f} people",
                 f"{c['z']:+.1f}",
             )
-            for c in told["calibration"][:SHOWN]
+            for c in about["calibration"][:SHOWN]
         ),
     )
 
 
-def importance_lines(told: Json, positive: str) -> tuple[tuple[str, ...], ...]:
+def importance_lines(about: Json, positive: str) -> tuple[tuple[str, ...], ...]:
     """Gain and permutation importance of every column of trees, or by how much a column of numbers moves an additive
     learner's log odds, as a table; empty of other learners."""
-    if curves := told.get("curves"):
+    if curves := about.get("curves"):
         heads = [*next(iter(curves.values()))["y"]]
         top = ("column", *(f"range of log odds, {head_words(h, positive)}" for h in heads))
         spans = {
-            name: [f"{np.ptp(own['y'][h]):.2f}" for h in heads] for name, own in curves.items()
+            name: [f"{np.ptp(curve['y'][h]):.2f}" for h in heads] for name, curve in curves.items()
         }
         return (top, *((name, *span) for name, span in spans.items()))
-    gains = told.get("gains") or {}
+    gains = about.get("gains") or {}
     if "label" not in gains:
         return ()
     others = [h for h in gains if h != "label"]
-    rises = told.get("importances") or {}
+    rises = about.get("importances") or {}
     head = ("column", "gain, label", *(f"gain, {h.removeprefix('group:')}" for h in others[:2]))
     head += ("rise of log loss",) if rises else ()
     return (
@@ -148,72 +148,72 @@ def importance_lines(told: Json, positive: str) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def in_words(told: Json | None, positive: str) -> dict[str, Any] | None:
+def in_words(about: Json | None, positive: str) -> dict[str, Any] | None:
     """What a page shows of a rule: the numbers, and their sentences and tables."""
-    if told is None:
+    if about is None:
         return None
-    heads = {head for curve in _curves(told).values() for head in curve["y"]}
+    heads = {head for curve in _curves(about).values() for head in curve["y"]}
     return {
-        **told,
+        **about,
         "heads": {head: head_words(head, positive) for head in sorted(heads)},
-        "learner_words": learner_words(told),
-        "acted_words": acted_words(told),
-        "acted_lines": acted_lines(told),
-        "calibrated_words": calibrated_words(told),
-        "calibrated_lines": calibrated_lines(told, positive),
-        "importance_lines": importance_lines(told, positive),
+        "learner_words": learner_words(about),
+        "acted_words": acted_words(about),
+        "acted_lines": acted_lines(about),
+        "calibrated_words": calibrated_words(about),
+        "calibrated_lines": calibrated_lines(about, positive),
+        "importance_lines": importance_lines(about, positive),
     }
 
 
-def _curves(told: Json) -> Mapping[str, Json]:
-    return told.get("curves") or told.get("dependences") or {}
+def _curves(about: Json) -> Mapping[str, Json]:
+    return about.get("curves") or about.get("dependences") or {}
 
 
-def pictures(told: Json, positive: str) -> list[tuple[str, str, Figure]]:
+def pictures(facts: Json, positive: str) -> list[tuple[str, str, Figure]]:
     """Title, alternative text and figure of each picture."""
-    found = []
-    if told["multipliers"]:
-        names = ", ".join(m["subgroup"] for m in told["multipliers"][:3])
-        found.append(
+    pictures_found = []
+    if facts["multipliers"]:
+        names = ", ".join(m["subgroup"] for m in facts["multipliers"][:3])
+        pictures_found.append(
             (
                 ACTED,
                 f"Bars of price and shift; the dearest limits: {names}.",
-                acted(told),
+                acted(facts),
             )
         )
-    curves = told.get("curves")
+    curves = facts.get("curves")
     if curves:
         about = f"A line for each estimate; the widest effects: {', '.join([*curves][:3])}."
         title = "What each column of numbers adds to the log odds"
-        found.append((title, about, lines(curves, "log odds", positive)))
-    curves = told.get("dependences")
+        pictures_found.append((title, about, lines(curves, "log odds", positive)))
+    curves = facts.get("dependences")
     if curves:
         about = f"A line for each estimate; the most important columns: {', '.join([*curves][:3])}."
         title = "Mean probability if everybody had this value (partial dependence)"
-        found.append((title, about, lines(curves, "probability", positive)))
-    return found
+        pictures_found.append((title, about, lines(curves, "probability", positive)))
+    return pictures_found
 
 
-def acted(told: Json) -> Figure:
+def acted(about: Json) -> Figure:
     """The dearest limits: what each costs, and by how much thresholds shift for the two groups."""
-    own: Sequence[Json] = told["multipliers"][:DRAWN][::-1]
-    figure = canvas(9.6, 1.0 + 0.46 * len(own))
+    multipliers: Sequence[Json] = about["multipliers"][:DRAWN][::-1]
+    figure = canvas(9.6, 1.0 + 0.46 * len(multipliers))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1.0, 1.6))
-    y = np.arange(len(own))
-    prices = [0.01 * m["price"] for m in own]
-    left.plot(prices, y, "o", color=GREY)
+    y = np.arange(len(multipliers))
+    error_costs = [0.01 * m["shadow_price"] for m in multipliers]
+    left.plot(error_costs, y, "o", color=GREY)
     left.set_xscale("log")
-    left.set_yticks(y, [fill(m["subgroup"], 42) for m in own], fontsize=8)
+    left.set_yticks(y, [fill(m["subgroup"], 42) for m in multipliers], fontsize=8)
     left.set_xlabel("utility that 0.01 of the limit costs", fontsize=9)
-    groups = list(dict.fromkeys(g for m in own for g in (m["held"], m["helped"])))
+    groups = list(dict.fromkeys(g for m in multipliers for g in (m["lowered"], m["raised"])))
     for g, name in enumerate(groups):
         shift = [
-            m["held_shift"]
-            if m["held"] == name
-            else m["helped_shift"]
-            if m["helped"] == name
+            m["lowered_shift"]
+            if m["lowered"] == name
+            else m["raised_shift"]
+            if m["raised"] == name
             else 0.0
-            for m in own
+            for m in multipliers
         ]
         offset = 0.36 * ((g + 0.5) / len(groups) - 0.5) * 2
         colour = COLOURS[g % len(COLOURS)]
@@ -234,8 +234,8 @@ def lines(curves: Mapping[str, Json], unit: str, positive: str) -> Figure:
     rows = -(-len(curves) // columns)
     figure = canvas(9.6, 0.5 + 2.3 * rows)
     places = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
-    for axes, (name, told) in zip(places, curves.items(), strict=False):
-        _line(axes, name, told, positive)
+    for axes, (name, line) in zip(places, curves.items(), strict=False):
+        _line(axes, name, line, positive)
     for axes in places[len(curves) :]:
         axes.set_visible(False)
     for axes in places[::columns]:
@@ -245,12 +245,12 @@ def lines(curves: Mapping[str, Json], unit: str, positive: str) -> Figure:
     return figure
 
 
-def _line(axes: Axes, name: str, told: Json, positive: str) -> None:
-    for k, (head, y) in enumerate(told["y"].items()):
+def _line(axes: Axes, name: str, line: Json, positive: str) -> None:
+    for k, (head, y) in enumerate(line["y"].items()):
         style = ("-", "--", ":", "-.")[k % 4]
-        axes.plot(told["x"], y, style, color=COLOURS[k % 4], label=head_words(head, positive))
-        if len(y) == len({*told["x"]}):  # a mean at each value, no line of bins
-            axes.plot(told["x"], y, ".", color=COLOURS[k % 4])
+        axes.plot(line["x"], y, style, color=COLOURS[k % 4], label=head_words(head, positive))
+        if len(y) == len({*line["x"]}):  # a mean at each value, no line of bins
+            axes.plot(line["x"], y, ".", color=COLOURS[k % 4])
     axes.set_xlabel(name, fontsize=9)
     axes.tick_params(labelsize=8)
     axes.locator_params(axis="x", nbins=5)

@@ -24,12 +24,12 @@ MAIN = {
 
 @dataclass(frozen=True)
 class Run:
-    """told: the main file's content.  certificate: beside a fit's.  decided: the test rows with their
+    """content: the main file's content.  certificate: beside a fit's.  decided: the test rows with their
     decisions, by file name.  rounds: what is known of a fit that still runs."""
 
     path: Path
     kind: str
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]
     certificate: Mapping[str, Any] = field(default_factory=dict)
     decided: Mapping[str, Decided] = field(default_factory=dict)
     model: Model | None = None
@@ -53,8 +53,8 @@ def read_run(path: Path, live: bool = False) -> Run:
         live_told = {"waiting": _waiting(folder), **begins, **_error(folder)}
         return Run(path, "running", live_told, rounds=rounds)
     if running:
-        told = _error(folder).get("error")
-        why = f"ended with an error ({told})" if told else "has not ended"
+        error = _error(folder).get("error")
+        why = f"ended with an error ({error})" if error else "has not ended"
         raise ModelError(
             f"the run in {str(path)!r} {why} after {len(rounds)} rounds: wait for its end or run it again; "
             f"'agnosticfair watch {path}' shows what there is"
@@ -65,27 +65,27 @@ def read_run(path: Path, live: bool = False) -> Run:
             "by fit --run, audit or deploy run"
         )
     kind, form = MAIN[name]
-    told = _json(folder / name)
-    if told.get("format") != form:
+    error = _json(folder / name)
+    if error.get("format") != form:
         raise ModelError(
-            f"{str(folder / name)!r} has format {told.get('format')!r}; this version reads {form!r}: "
+            f"{str(folder / name)!r} has format {error.get('format')!r}; this version reads {form!r}: "
             f"run '{kind}' again"
         )
     decided = {p.name: read_decided(p) for p in sorted(folder.glob("rows*.parquet"))}
     if kind != "fit":
-        return Run(path, kind, told, decided=decided)
+        return Run(path, kind, error, decided=decided)
     for other in ("certificate.json", "model.safetensors"):
         if not (folder / other).is_file():
             raise ModelError(f"the run in {str(path)!r} is incomplete: {other!r} is not there")
-    _check_parts(folder, told.get("parts", {}))
+    _check_files(folder, error.get("files", {}))
     certificate = _json(folder / "certificate.json")
     model = load_model(folder / "model.safetensors")
-    return Run(path, kind, told, certificate, decided, model, rounds)
+    return Run(path, kind, error, certificate, decided, model, rounds)
 
 
-def _check_parts(folder: Path, parts: Mapping[str, str]) -> None:
+def _check_files(folder: Path, files: Mapping[str, str]) -> None:
     """Raise where a file is not the one that the history was written with."""
-    for name, digest in parts.items():
+    for name, digest in files.items():
         if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
             raise ModelError(
                 f"{name!r} in {str(folder)!r} is not of the run that 'history.json' tells of: take all "
@@ -95,8 +95,10 @@ def _check_parts(folder: Path, parts: Mapping[str, str]) -> None:
 
 def fit_run(files: Mapping[str, bytes], model: Model) -> Run:
     """The run of a fit that has just ended, from what it is about to write."""
-    told, certificate = (json.loads(files[name]) for name in ("history.json", "certificate.json"))
-    return Run(Path(told["method"]["name"]), "fit", told, certificate, model=model)
+    history, certificate = (
+        json.loads(files[name]) for name in ("history.json", "certificate.json")
+    )
+    return Run(Path(history["method"]["name"]), "fit", history, certificate, model=model)
 
 
 def _running(folder: Path, rounds: list[dict[str, Any]]) -> bool:
@@ -121,10 +123,10 @@ def _error(folder: Path) -> dict[str, Any]:
 def _waiting(folder: Path) -> dict[str, str]:
     """For which sites a deployed run waits, and why."""
     try:
-        found = _json(folder / "progress.json").get("waiting", {})
+        waiting = _json(folder / "progress.json").get("waiting", {})
     except ModelError:
         return {}
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+    return {str(k): str(v) for k, v in waiting.items()} if isinstance(waiting, dict) else {}
 
 
 def _time(path: Path) -> int:
@@ -133,16 +135,16 @@ def _time(path: Path) -> int:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_text())
-        if not isinstance(told, dict):
+        content = json.loads(path.read_text())
+        if not isinstance(content, dict):
             raise ValueError("no object")
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{str(path)!r} cannot be read ({type(error).__name__}): it is damaged, or not ours"
         ) from None
-    return told
+    return content
 
 
 def sensitive_feature_of(run: Run) -> str:
     """The sensitive feature whose groups a fit is shown for: the certificate's, of several the worst."""
-    return run.certificate.get("sensitive_feature") or (*run.told["sensitive_features"], "")[0]
+    return run.certificate.get("sensitive_feature") or (*run.content["sensitive_features"], "")[0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from agnosticfair.data.decided import SITE, Decided
 from agnosticfair.errors import AgnosticFairError, ModelError
-from agnosticfair.mathematics import metrics, notions
+from agnosticfair.mathematics import metrics, scoring
 from agnosticfair.report import words
 from agnosticfair.report.certified import certified, reached
 from agnosticfair.report.explorer import counts
@@ -26,15 +26,15 @@ Json = dict[str, Any]
 
 def studies(runs: Sequence[Run], tested: Decided | None = None, mix: Sequence[str] = ()) -> list:
     """The studies of all runs. tested: rows to compare the models of fits on, with their decisions."""
-    made: list[Json] = []
+    all_studies: list[Json] = []
     fits = [run for run in runs if run.kind == "fit"]
     for run in runs:
         if run.kind == "fit" and tested is not None:
             if run is fits[0]:
-                made += _guarded(run, lambda run: [_of_fits(fits, tested, mix)])
+                all_studies += _guarded(run, lambda run: [_of_fits(fits, tested, mix)])
         else:
-            made += _guarded(run, lambda run: _KINDS[run.kind](run, mix))
-    return made
+            all_studies += _guarded(run, lambda run: _KINDS[run.kind](run, mix))
+    return all_studies
 
 
 def _guarded(run: Run, build: Callable[[Run], list[Json]]) -> list[Json]:
@@ -53,17 +53,17 @@ def _guarded(run: Run, build: Callable[[Run], list[Json]]) -> list[Json]:
 def names_of(fits: Sequence[Run]) -> list[str]:
     """What the methods of several fits are called, each otherwise: by their folders where names repeat,
     and by the whole path where these do, too."""
-    names = [run.told["method"]["name"] for run in fits]
+    names = [run.content["method"]["name"] for run in fits]
     for place in (lambda run: run.path.name, lambda run: run.path):
         names = [
-            f"{run.told['method']['name']} ({place(run)})" if names.count(name) > 1 else name
+            f"{run.content['method']['name']} ({place(run)})" if names.count(name) > 1 else name
             for name, run in zip(names, fits, strict=True)
         ]
     return names
 
 
-def notion_of(run: Run) -> str:
-    return (run.told["method"].get("fairness") or {}).get("notion", notions.PARITY.name)
+def metric_of(run: Run) -> str:
+    return (run.content["method"].get("fairness") or {}).get("metric", metrics.PARITY.name)
 
 
 # --- the kinds of run ---
@@ -71,18 +71,18 @@ def notion_of(run: Run) -> str:
 
 def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     """A fit by itself: measured on its training rows, certified over its clients."""
-    told, certificate = run.told, run.certificate
+    content, certificate = run.content, run.certificate
     scores = [
         e
-        for e in told.get("training_rows") or ()
+        for e in content.get("training_rows") or ()
         if e["sensitive_feature"] == sensitive_feature_of(run)
     ]
     measured = certificate if "accuracy" in certificate else scores[0] if scores else {}
     gap = measured.get("difference", measured.get("risk_difference"))
     numbers = {"accuracy": _finite(measured.get("accuracy")), "difference": _finite(gap)}
-    entry = _fit_entry(run, told["method"]["name"]) | numbers
-    study = _study(run, f"{entry['name']} on {told['rows']:,} training rows", [entry], None, mix)
-    study |= {"rows": told["rows"], "rows_are": "training rows"}
+    entry = _fit_entry(run, content["method"]["name"]) | numbers
+    study = _study(run, f"{entry['name']} on {content['rows']:,} training rows", [entry], None, mix)
+    study |= {"rows": content["rows"], "rows_are": "training rows"}
     study |= certified(certificate)
     study["clients"] = _client_scores(scores, entry["name"])
     study["facts"] = words.facts_of_scores(scores[0]) if scores else {}
@@ -95,10 +95,10 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
 
 def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
     """Fits side by side on the same test rows."""
-    methods, notion = [], notion_of(fits[0])
+    methods, metric = [], metric_of(fits[0])
     for run, name in zip(fits, names_of(fits), strict=True):
         y, p, s = tested.y, tested.decisions[name], tested.s.codes
-        numbers = metrics.accuracy(y, p), metrics.gap(notion, y, p, s)
+        numbers = scoring.accuracy(y, p), scoring.gap(metric, y, p, s)
         methods.append(
             _fit_entry(run, name)
             | {"accuracy": _finite(numbers[0]), "difference": _finite(numbers[1])}
@@ -106,71 +106,78 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
     title = (
         f"{methods[0]['name']} on test rows" if len(fits) == 1 else f"{len(fits)} fits on test rows"
     )
-    study = _study(fits[0], title, methods, tested, mix, notion)
+    study = _study(fits[0], title, methods, tested, mix, metric)
     study |= certified(fits[0].certificate)
     study["warnings"] += [text for run in fits for text in _doubts(run)]
     return study
 
 
 def _fit_entry(run: Run, name: str) -> Json:
-    told, certificate = run.told, run.certificate
-    method = told["method"]
+    content, certificate = run.content, run.certificate
+    method = content["method"]
     fairness = method.get("fairness") or {}
-    entry = {"name": name, "outcome": _ended(told), "note": method.get("summary")}
-    entry |= {"history": told["history"], "training_alpha": told["alpha"]}
+    entry = {"name": name, "outcome": _ended(content), "note": method.get("summary")}
+    entry |= {"history": content["history"], "training_alpha": content["alpha"]}
     entry |= {
         "tau": fairness.get("tau"),
         "scope": words.scope_of(fairness),
-        "rule": in_words(told.get("rule"), told["positive"]),
-        "price": told.get("price"),
+        "rule": in_words(content.get("rule"), content["positive"]),
+        "shadow_price": content.get("shadow_price"),
         **reached(certificate),
     }
     return entry
 
 
 def _doubts(run: Run) -> list[str]:
-    return words.doubts_of_fit(run.told["events"], run.certificate, sensitive_feature_of(run))
+    return words.doubts_of_fit(run.content["events"], run.certificate, sensitive_feature_of(run))
 
 
-def _ended(told: Mapping[str, Any]) -> str:
-    if told["outcome"] == "converged" or told["method"].get("averaging"):
-        return f"{told['outcome']} after {told['rounds']} rounds"
-    return f"not converged after {told['rounds']} rounds"
+def _ended(content: Mapping[str, Any]) -> str:
+    if content["outcome"] == "converged" or content["method"].get("averaging"):
+        return f"{content['outcome']} after {content['rounds']} rounds"
+    return f"not converged after {content['rounds']} rounds"
 
 
 def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     """A certificate of a model from anywhere."""
-    told = run.told
-    name = told.get("method", "the audited model")
-    entry = {"name": name, **reached(told)}
-    entry |= {"accuracy": _finite(told["accuracy"]), "difference": _finite(told["difference"])}
+    content = run.content
+    name = content.get("method", "the audited model")
+    entry = {"name": name, **reached(content)}
+    entry |= {
+        "accuracy": _finite(content["accuracy"]),
+        "difference": _finite(content["difference"]),
+    }
     rows = next(iter(run.decided.values()), None)
-    title = f"Audit of {name} on {told['n']:,} rows"
-    study = _study(run, title, [entry], rows, mix, told["notion"])
-    study |= {"rows": told["n"], "rows_are": "audited rows"} | certified(told)
+    title = f"Audit of {name} on {content['n']:,} rows"
+    study = _study(run, title, [entry], rows, mix, content["metric"])
+    study |= {"rows": content["n"], "rows_are": "audited rows"} | certified(content)
     study["no_explorer"] = (
-        "This audit left no rows beside its certificate, so there is nothing to reweigh: run it again with "
+        "This audit left no rows beside its certificate, so there is nothing to reweight: run it again with "
         "'audit --keep-rows', which leaves rows.parquet, a file that holds the rows."
     )
-    study["warnings"] += words.doubts_of_certificate(told)
-    study["limit"] = told.get("limit") or (told.get("asked") or {}).get("limit")
+    study["warnings"] += words.doubts_of_certificate(content)
+    study["limit"] = content.get("limit") or (content.get("request") or {}).get("limit")
     return [study]
 
 
 def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
     """A fit that still runs: its rounds so far."""
-    begins, rounds = run.told, run.rounds
+    begins, rounds = run.content, run.rounds
     name = begins.get("method", "the fit")
     last = rounds[-1] if rounds else {}
-    most, clients = begins.get("most"), begins.get("clients")
+    max_rounds, clients = begins.get("max_rounds"), begins.get("clients")
     entry = {"name": name, "history": rounds, "tau": begins.get("tau")}
     entry |= {"outcome": "running", "accuracy": _finite(last.get("accuracy"))}
     study = _study(run, f"{name}, still training", [entry], None, mix)
-    told = (
-        f"Round {last['round']} of at most {most}, {clients} clients." if last else "No round yet."
+    content = (
+        f"Round {last['round']} of at most {max_rounds}, {clients} clients."
+        if last
+        else "No round yet."
     )
     ended = begins.get("error")
-    study["status"] = f"{told} {f'It ended: {ended}' if ended else 'The page follows by itself.'}"
+    study["status"] = (
+        f"{content} {f'It ended: {ended}' if ended else 'The page follows by itself.'}"
+    )
     study["rows_are"] = "training rows"
     waiting = begins.get("waiting", {})
     study["warnings"] = [
@@ -187,7 +194,7 @@ _KINDS = {
 }
 
 
-# --- their parts ---
+# --- their subgroups ---
 
 
 def _study(
@@ -196,24 +203,26 @@ def _study(
     methods: list[Json],
     rows: Decided | None,
     mix: Sequence[str],
-    notion: str = notions.PARITY.name,
+    metric: str = metrics.PARITY.name,
 ) -> Json:
     """A study with what its test rows give: the explorer's counts, clients, groups."""
-    told = run.told
-    made: Json = {
+    content = run.content
+    study: Json = {
         "title": title,
         "kind": run.kind,
         "source": run.path.name,
-        "notion": asdict(notions.notion_of(notion)),
+        "metric": asdict(metrics.metric_of(metric)),
         "methods": methods,
         "status": "",
         "set": None,
         "no_set": None,
         "rows_are": "test rows",
-        "provenance": {k: told[k] for k in ("command", "versions", "data", "asked") if told.get(k)},
+        "provenance": {
+            k: content[k] for k in ("command", "versions", "data", "request") if content.get(k)
+        },
         "configuration": _configuration(run),
         "explorer": None,
-        "no_explorer": "This run kept no test rows, so there is nothing to reweigh: "
+        "no_explorer": "This run kept no test rows, so there is nothing to reweight: "
         "for a run of fit, give some by 'report --test FILE'.",
         "clients": [],
         "facts": {},
@@ -221,14 +230,14 @@ def _study(
         "warnings": words.doubts_of_methods(methods),
     }
     if rows is not None:
-        made |= {
+        study |= {
             "rows": len(rows.y),
-            "explorer": counts(rows, mix, notion),
+            "explorer": counts(rows, mix, metric),
             "clients": _clients(rows),
             "facts": words.facts_of_rows(rows),
         }
-        made["warnings"] += words.doubts_of_rows(rows)
-    return made
+        study["warnings"] += words.doubts_of_rows(rows)
+    return study
 
 
 def _clients(rows: Decided) -> list[Json]:
@@ -238,29 +247,29 @@ def _clients(rows: Decided) -> list[Json]:
     if site is not None and not isinstance(site, np.ndarray):
         sites |= {name: site.codes == k for k, name in enumerate(site.categories)}
     names = rows.s.categories
-    made = []
+    entries = []
     for method, p in rows.decisions.items():
         right = 1.0 - np.abs(rows.y - p)
-        for place, part in sites.items():
-            w = part.astype(float)
-            rates = metrics.positive_rates(p, rows.s.codes, w, len(names))
-            true = metrics.positive_rates(p, rows.s.codes, w * (rows.y == 1), len(names))
+        for place, counts_here in sites.items():
+            w = counts_here.astype(float)
+            rates = scoring.positive_rates(p, rows.s.codes, w, len(names))
+            true = scoring.positive_rates(p, rows.s.codes, w * (rows.y == 1), len(names))
             sizes = np.bincount(rows.s.codes, weights=w, minlength=len(names))
             groups = zip(names, sizes, rates, true, strict=True)
-            made.append(
+            entries.append(
                 {
                     "method": method,
                     "client": place,
-                    "rows": int(part.sum()),
-                    "accuracy": _finite(metrics.positive_rate(right, w)),
-                    "risk_difference": _finite(metrics.risk_difference(p, rows.s.codes, w)),
+                    "rows": int(counts_here.sum()),
+                    "accuracy": _finite(scoring.positive_rate(right, w)),
+                    "risk_difference": _finite(scoring.risk_difference(p, rows.s.codes, w)),
                     "groups": {
                         g: {"rows": int(n), "rate": _finite(r), "true_rate": _finite(t)}
                         for g, n, r, t in groups
                     },
                 }
             )
-    return made
+    return entries
 
 
 def _client_scores(scores: Sequence[Mapping[str, Any]], method: str) -> list[Json]:
@@ -283,13 +292,13 @@ def _finite(value: float | None) -> float | None:
 
 
 def _configuration(run: Run) -> Json:
-    told = run.told
+    content = run.content
     if run.kind == "fit":
         about = {
-            k: told.get(k) for k in ("target", "sensitive_features", "positive", "seed", "rows")
+            k: content.get(k) for k in ("target", "sensitive_features", "positive", "seed", "rows")
         }
-        return about | {"method": told["method"]}
+        return about | {"method": content["method"]}
     if run.kind == "audit":
-        names = ("notion", "confidence", "precision", "floor")
-        return {k: told.get(k) for k in names}
-    return {k: told.get(k) for k in ("method", "most", "tau", "clients")}
+        names = ("metric", "confidence", "precision", "floor")
+        return {k: content.get(k) for k in names}
+    return {k: content.get(k) for k in ("method", "max_rounds", "tau", "clients")}

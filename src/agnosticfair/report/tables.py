@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanDeviation:
     """Mean and sample standard deviation of the values that there are; both nan without any."""
 
     mean: float
@@ -25,9 +25,9 @@ class Spread:
     count: int
 
     @classmethod
-    def of(cls, values: Iterable[float | None]) -> Spread:
+    def of(cls, values: Iterable[float | None]) -> MeanDeviation:
         """
-        >>> Spread.of([1.0, 3.0, None])
+        >>> MeanDeviation.of([1.0, 3.0, None])
         Spread(mean=2.0, deviation=1.4142135623730951, count=2)
         """
         there = np.array([value for value in values if value is not None], dtype=float)
@@ -38,11 +38,11 @@ class Spread:
 
     def text(self, digits: int) -> str:
         """
-        >>> Spread(0.8195, 0.0021, 20).text(4), Spread(0.5, 0.0, 1).text(2)
+        >>> MeanDeviation(0.8195, 0.0021, 20).text(4), MeanDeviation(0.5, 0.0, 1).text(2)
         ('0.8195 ± 0.0021', '0.50')
         """
-        spread = f" ± {self.deviation:.{digits}f}" if self.count > 1 else ""
-        return f"{self.mean:.{digits}f}{spread}" if self.count else "none"
+        deviation = f" ± {self.deviation:.{digits}f}" if self.count > 1 else ""
+        return f"{self.mean:.{digits}f}{deviation}" if self.count else "none"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def html(grids: Iterable[Grid]) -> str:
     >>> html([Grid("T", "N.", ("", "RD"), (("<fl>", "0.2"),))])
     '<table><caption>T</caption><tr><th></th><th>RD</th></tr><tr><td>&lt;fl&gt;</td><td>0.2</td></tr></table><p>N.</p>'
     """
-    made = []
+    lines_of_html = []
     for grid in grids:
         lines = [("th", grid.header)] if any(grid.header) else []
         rows = (
@@ -88,9 +88,11 @@ def html(grids: Iterable[Grid]) -> str:
             for kind, line in (*lines, *(("td", line) for line in grid.lines))
         )
         caption = f"<caption>{escape(grid.title)}</caption>"
-        made.append(f"<table>{caption}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>")
-        made += [f"<p>{escape(grid.note)}</p>"] if grid.note else []
-    return "".join(made)
+        lines_of_html.append(
+            f"<table>{caption}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        )
+        lines_of_html += [f"<p>{escape(grid.note)}</p>"] if grid.note else []
+    return "".join(lines_of_html)
 
 
 def terminal(grid: Grid) -> Group:
@@ -110,16 +112,16 @@ def terminal(grid: Grid) -> Group:
     for line in grid.lines:
         table.add_row(*(Text(line[k].replace(" ± ", "±")) for k in brief))
     around: list[Any] = [Text(grid.title, "bold"), table, Text(grid.note)]
-    return Group(*(part for part in around if part))
+    return Group(*(block for block in around if block))
 
 
-def least_width(grid: Grid) -> int:
+def min_width(grid: Grid) -> int:
     """Characters that the table needs: names and numbers whole, of other texts the longest word."""
     total = 0
     for k in grid.brief or range(len(grid.header)):
         cells = [line[k].replace(" ± ", "±") for line in grid.lines]
         whole = k == 0 or any(cell[:1].isdigit() for cell in cells)
-        words = [part for text in (grid.header[k], *cells) for part in text.split() or [""]]
+        words = [word for text in (grid.header[k], *cells) for word in text.split() or [""]]
         total += 2 + max(map(len, (grid.header[k], *cells) if whole else words))
     return total
 
@@ -131,21 +133,23 @@ def blocks(grid: Grid) -> Group:
 
     brief = [k for k in grid.brief or range(len(grid.header)) if k]
     wide = max((len(grid.header[k]) for k in brief), default=0)
-    parts: list[Any] = [Text(grid.title, "bold")] if grid.title else []
+    pieces: list[Any] = [Text(grid.title, "bold")] if grid.title else []
     for line in grid.lines:
-        parts.append(Text(line[0], "bold"))
-        parts += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief if line[k]]
-    return Group(*parts, *([Text(grid.note)] if grid.note else []))
+        pieces.append(Text(line[0], "bold"))
+        pieces += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief if line[k]]
+    return Group(*pieces, *([Text(grid.note)] if grid.note else []))
 
 
-def spread(found: Spread) -> dict[str, float | None]:
+def mean_deviation(mean_deviation: MeanDeviation) -> dict[str, float | None]:
     """Numbers as a page has them: none in place of nan."""
-    return {k: number(v) for k, v in asdict(found).items()}
+    return {k: number(v) for k, v in asdict(mean_deviation).items()}
 
 
 def one(value: float | None) -> dict[str, float | None]:
     """The same of a single number."""
-    return spread(Spread.of([None if value is None or not isfinite(value) else value]))
+    return mean_deviation(
+        MeanDeviation.of([None if value is None or not isfinite(value) else value])
+    )
 
 
 def number(value: float) -> float | None:

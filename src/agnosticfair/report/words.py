@@ -12,7 +12,7 @@ import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
 from agnosticfair.data.decided import Decided
-from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics import scoring
 
 Json = Mapping[str, Any]
 FEW_ROWS = 100
@@ -45,7 +45,7 @@ class Glance:
 def scope_of(fairness: Json | None) -> str:
     """What a method's tau is about.  fairness: as JSON has it."""
     kind = ((fairness or {}).get("basis") or {}).get("kind")
-    return {"named": EVERY, "constant": OVERALL, None: EVERY}.get(kind, SET)
+    return {"subgroups": EVERY, "constant": OVERALL, None: EVERY}.get(kind, SET)
 
 
 def headline(study: Json) -> str:
@@ -70,7 +70,7 @@ def glance(study: Json) -> Glance:
 
 def verdict(study: Json) -> tuple[str, str]:
     """Whether the limit is kept: certified, broken on the rows, or not known; with its sentence."""
-    method, limit, what = _first(study), study.get("limit"), study["notion"]["quantity"]
+    method, limit, what = _first(study), study.get("limit"), study["metric"]["quantity"]
     measured, rows = method.get("difference"), study["rows_are"]
     bound = method.get("certified")
     if study["kind"] == "running" or measured is None:
@@ -83,10 +83,10 @@ def verdict(study: Json) -> tuple[str, str]:
             "broken",
             f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for.",
         )
-    parts = method.get("parts") or {}
-    able = parts.get("estimable") or []
-    worst = max(able, key=lambda part: part["difference"], default=None)
-    most = measured if worst is None else max(measured, worst["difference"])
+    subgroups = method.get("subgroups") or {}
+    able = subgroups.get("estimable") or []
+    worst = max(able, key=lambda subgroup: subgroup["difference"], default=None)
+    highest = measured if worst is None else max(measured, worst["difference"])
     if worst is not None and worst["difference"] > limit:
         return _over(method, worst, limit, what)
     if bound is not None and bound <= limit:
@@ -95,13 +95,13 @@ def verdict(study: Json) -> tuple[str, str]:
             f"Kept: {what} certified at most {upper(bound, 3)}, and {limit:g} was asked for.",
         )
     if bound is None:
-        few = "no subgroup has rows enough" if parts and not able else "nothing is certified"
+        few = "no subgroup has rows enough" if subgroups and not able else "nothing is certified"
         return "unknown", (
-            f"Not known yet whether it keeps {limit:g}: {what} {most:.3f} on the {rows}, but {few}. 'agnosticfair "
+            f"Not known yet whether it keeps {limit:g}: {what} {highest:.3f} on the {rows}, but {few}. 'agnosticfair "
             "plan-audit' says how many rows held out would do."
         )
     return "unknown", (
-        f"Not enough rows: {what} {most:.3f} at worst keeps {limit:g}, but is certified only up to "
+        f"Not enough rows: {what} {highest:.3f} at worst keeps {limit:g}, but is certified only up to "
         f"{upper(bound, 3)}.{_rows_that_would_do(study, able, limit)}"
     )
 
@@ -124,8 +124,8 @@ def _rows_that_would_do(study: Json, able: Sequence[Json], limit: float) -> str:
     """How many rows like these would certify the limit, if every difference stays as measured: an interval shrinks
     with the root of the rows.
 
-    >>> part = {"difference": 0.05, "high": 0.25}
-    >>> _rows_that_would_do({"rows": 1000}, [part], 0.15)
+    >>> subgroup = {"difference": 0.05, "high": 0.25}
+    >>> _rows_that_would_do({"rows": 1000}, [subgroup], 0.15)
     ' About 4,000 rows like these would do.'
     """
     short = [p for p in able if p.get("high") is not None and p["difference"] < limit < p["high"]]
@@ -143,50 +143,54 @@ def _first(study: Json) -> Json:
 
 
 def _asked(study: Json, method: Json) -> tuple[str, str, str]:
-    limit, what, parts = study.get("limit"), study["notion"]["quantity"], method.get("parts") or {}
+    limit, what, subgroups = (
+        study.get("limit"),
+        study["metric"]["quantity"],
+        method.get("subgroups") or {},
+    )
     if limit is None:
         return "Asked", "no limit", "'audit --limit 0.1' asks for one, and gets an answer here"
     level = method.get("confidence")
-    sure = f", with {level:.0%} confidence" if parts.get("certified") and level else ""
+    sure = f", with {level:.0%} confidence" if subgroups.get("certified") and level else ""
     return "Asked", f"≤ {limit:g}", f"{what} {method.get('scope') or EVERY}{sure}"
 
 
 def _overall(study: Json, method: Json) -> tuple[str, str, str]:
     rows = f"{study['rows']:,} {study['rows_are']}" if "rows" in study else study["rows_are"]
-    about = f"{study['notion']['quantity']}, measured on {rows}"
-    if (overall := _of_everybody(method)) is not None and overall.get("high") is not None:
+    about = f"{study['metric']['quantity']}, measured on {rows}"
+    if (overall := _of_overall(method)) is not None and overall.get("high") is not None:
         about += f"; certified at most {upper(overall['high'], 3)}"
     return "Overall", f"{method['difference']:.3f}", about
 
 
-def _of_everybody(method: Json) -> Json | None:
-    return (method.get("parts") or {}).get("overall")
+def _of_overall(method: Json) -> Json | None:
+    return (method.get("subgroups") or {}).get("overall")
 
 
 def _worst(study: Json, method: Json) -> tuple[str, str, str] | None:
     """The subgroup that differs most, among those with rows enough; else among the others."""
-    parts = method.get("parts") or {}
-    able, few = parts.get("estimable") or [], parts.get("few") or []
+    subgroups = method.get("subgroups") or {}
+    able, few = subgroups.get("estimable") or [], subgroups.get("few") or []
     corner = (study.get("explorer") or {}).get("corners", {}).get(method["name"])
     if not able and not few:
         if not corner:
             return None
         return "Worst subgroup", f"{corner['difference']:.3f}", _corner_words(study, corner)
-    part = max(able or few, key=lambda part: part["difference"])
-    about = f"{part['name']} ({part['rows']:,} rows)"
+    subgroup = max(able or few, key=lambda subgroup: subgroup["difference"])
+    about = f"{subgroup['name']} ({subgroup['rows']:,} rows)"
     if not able:
         about += ": too few to be certain"
-    elif part.get("high") is not None:
-        about += f"; at most {upper(part['high'], 3)}"
+    elif subgroup.get("high") is not None:
+        about += f"; at most {upper(subgroup['high'], 3)}"
     else:
         about += ", measured on the rows of the fit"
-    return "Worst subgroup", f"{part['difference']:.3f}", about
+    return "Worst subgroup", f"{subgroup['difference']:.3f}", about
 
 
 def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
     """Whether every group gets positive decisions at four fifths of the highest group's rate, overall."""
-    overall, rates = _of_everybody(method) or {}, _rates(study, method["name"])
-    if study["notion"]["bounds"]:
+    overall, rates = _of_overall(method) or {}, _rates(study, method["name"])
+    if study["metric"]["bounds"]:
         return None
     ratio, low = overall.get("ratio"), overall.get("ratio_low")
     if low is None and len(rates) > 1 and max(rates.values()) > 0:
@@ -195,7 +199,7 @@ def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
         return None
     about = f"impact ratio overall {ratio:.3f}"
     about += ", measured" if low is None else f", at least {lower(low, 3)}"
-    worst = (method.get("parts") or {}).get("ratio")
+    worst = (method.get("subgroups") or {}).get("ratio")
     if low is not None and worst and worst["measured"] < ratio:
         about += f"; {worst['measured']:.3f} where {worst['name']}"
     met = "not met" if ratio < FOUR_FIFTHS else "met" if (low or 0) >= FOUR_FIFTHS else "met here"
@@ -207,7 +211,11 @@ def _price(study: Json, method: Json) -> tuple[str, str, str] | None:
     if right is None:
         return None
     about = "" if majority is None else f"; one answer for everybody: {majority:.3f}"
-    return "Accuracy", f"{right:.3f}", method.get("price") or f"share of right decisions{about}"
+    return (
+        "Accuracy",
+        f"{right:.3f}",
+        method.get("shadow_price") or f"share of right decisions{about}",
+    )
 
 
 # --- sentences ---
@@ -215,18 +223,18 @@ def _price(study: Json, method: Json) -> tuple[str, str, str] | None:
 
 def direction(study: Json) -> str:
     """Who is favoured, and what the labels themselves say."""
-    facts, told = study.get("facts") or {}, []
+    facts, sentences = study.get("facts") or {}, []
     rates = _rates(study, headline(study))
     if len(rates) > 1:
-        most, least = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
-        told.append(
-            f"Favoured: {most} ({rates[most]:.3f} decided positively) over {least} ({rates[least]:.3f})."
+        highest, lowest = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
+        sentences.append(
+            f"Favoured: {highest} ({rates[highest]:.3f} decided positively) over {lowest} ({rates[lowest]:.3f})."
         )
     if facts.get("base_rate") is not None:
-        told.append(f"Labelled positive: {facts['base_rate']:.3f} of the {study['rows_are']}.")
+        sentences.append(f"Labelled positive: {facts['base_rate']:.3f} of the {study['rows_are']}.")
     if facts.get("label_difference") is not None:
-        told.append(f"The labels' own difference: {facts['label_difference']:.3f}.")
-    return " ".join(told)
+        sentences.append(f"The labels' own difference: {facts['label_difference']:.3f}.")
+    return " ".join(sentences)
 
 
 def _rates(study: Json, name: str) -> dict[str, float]:
@@ -240,15 +248,15 @@ def _rates(study: Json, name: str) -> dict[str, float]:
 def sentences(study: Json) -> list[str]:
     """Who is favoured, what is certified over which set, and where that ends."""
     method = _first(study)
-    told = [direction(study), _certified(study, method), _compared(study), _corner(study, method)]
-    return [text for text in told if text]
+    texts = [direction(study), _certified(study, method), _compared(study), _corner(study, method)]
+    return [text for text in texts if text]
 
 
 def _certified(study: Json, method: Json) -> str:
     if study["kind"] == "running":
         return ""
     nothing = "Nothing is certified here: these numbers hold for these rows only."
-    return str(method.get("says") or nothing)
+    return str(method.get("sentence") or nothing)
 
 
 def _compared(study: Json) -> str:
@@ -258,22 +266,22 @@ def _compared(study: Json) -> str:
     best = max(there, key=lambda m: m["accuracy"])
     text = f"Of {len(study['methods'])} methods {best['name']} is the most accurate: {best['accuracy']:.3f}"
     if best.get("difference") is not None:
-        text += f", {study['notion']['quantity']} {best['difference']:.3f}"
+        text += f", {study['metric']['quantity']} {best['difference']:.3f}"
     bound = best.get("certified")
     return f"{text}{'' if bound is None else f', certified within {upper(bound, 3)}'}."
 
 
 def _corner(study: Json, method: Json) -> str:
-    found = (study.get("explorer") or {}).get("corners", {}).get(method["name"])
-    if not found:
+    corner = (study.get("explorer") or {}).get("corners", {}).get(method["name"])
+    if not corner:
         return ""
     text = (
-        f"A subgroup can differ from the whole: {_corner_words(study, found)}, {method['name']} has a "
-        f"{study['notion']['quantity']} of {found['difference']:.3f}, the most of {found['tried']} subgroups with at "
-        f"least {study['explorer']['least_rows']} rows."
+        f"A subgroup can differ from the whole: {_corner_words(study, corner)}, {method['name']} has a "
+        f"{study['metric']['quantity']} of {corner['difference']:.3f}, the most of {corner['tried']} subgroups with at "
+        f"least {study['explorer']['min_rows']} rows."
     )
     bound = method.get("certified")
-    if bound is None or found["difference"] <= bound:
+    if bound is None or corner["difference"] <= bound:
         return text
     why = "this subgroup has too few rows to be among the estimable ones, or is cut otherwise"
     return f"{text} That is above the certified {upper(bound, 3)}: {why}. It is measured, not certified."
@@ -281,8 +289,8 @@ def _corner(study: Json, method: Json) -> str:
 
 def _corner_words(study: Json, found: Json) -> str:
     columns = zip(study["explorer"]["columns"], found["only"], strict=True)
-    parts = [f"{c['name']} {c['values'][k]}" for c, k in columns if k is not None]
-    where = f"with {' and '.join(parts)}" if parts else "taken together"
+    subgroups = [f"{c['name']} {c['values'][k]}" for c, k in columns if k is not None]
+    where = f"with {' and '.join(subgroups)}" if subgroups else "taken together"
     return f"among the {found['rows']:,} test rows {where}"
 
 
@@ -293,8 +301,8 @@ def facts_of_rows(rows: Decided) -> dict[str, Any]:
     """The labels' own rate, commonest answer and difference between groups."""
     return {
         "base_rate": float(np.mean(rows.y)),
-        "majority_rate": metrics.majority_rate(rows.y),
-        "label_difference": metrics.risk_difference(rows.y, rows.s.codes),
+        "majority_rate": scoring.majority_rate(rows.y),
+        "label_difference": scoring.risk_difference(rows.y, rows.s.codes),
     }
 
 
@@ -311,9 +319,9 @@ def of_decisions(rows: Decided, method: str) -> list[str]:
     rows: with decisions, 0 or 1.
     """
     y, y_hat, names = rows.y, rows.decisions[method], rows.s.categories
-    found = metrics.positive_rates(y_hat, rows.s.codes, y, len(names))
-    right, base = metrics.accuracy(y, y_hat), metrics.positive_rate(y)
-    majority, positive = metrics.majority_rate(y), metrics.positive_rate(y_hat)
+    found = scoring.positive_rates(y_hat, rows.s.codes, y, len(names))
+    right, base = scoring.accuracy(y, y_hat), scoring.positive_rate(y)
+    majority, positive = scoring.majority_rate(y), scoring.positive_rate(y_hat)
     shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, found.tolist(), strict=True))
     said = (
         f"Right on {right:.4f} of the rows, one answer for everybody on {majority:.4f}; positive labels "
@@ -338,7 +346,7 @@ def poor(
             f"{who} is right less often ({accuracy:.3f}) than one answer for everybody "
             f"({majority:.3f}): try a larger {limit} or method fl."
         )
-    if metrics.nearly_constant(accuracy, majority, positive):
+    if scoring.nearly_constant(accuracy, majority, positive):
         answer = "positively" if positive > 0.5 else "negatively"
         found.append(
             f"{who} decides nearly everybody ({max(positive, 1 - positive):.1%}) {answer}: equal, "
@@ -376,12 +384,12 @@ def doubts_of_fit(events: Sequence[Json], certificate: Json, sensitive_feature: 
 
 
 def doubts_of_certificate(certificate: Json) -> list[str]:
-    if "parts" not in certificate:
-        return [certificate.get("says") or "There is no certificate."]
+    if "subgroups" not in certificate:
+        return [certificate.get("sentence") or "There is no certificate."]
     made = Certificate.from_json(certificate)
     few = [
         f"Group {rate.group!r} has only {rate.rows} rows in the certificate: its rates are uncertain."
-        for rate in made.parts[0].rates
+        for rate in made.subgroups[0].rates
         if rate.rows < FEW_ROWS
     ]
     return [*made.warnings, *few]

@@ -109,16 +109,18 @@ class _Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def add(self, op: str, *inputs: str, says: str = "", wish: str = "", **about: Any) -> str:
-        """A node, and the name of what it makes.  says: its own name, which errors show."""
-        made = self.name(wish or f"{op} {len(self.nodes)}")
+    def add(self, op: str, *inputs: str, message: str = "", wish: str = "", **about: Any) -> str:
+        """A node, and the name of what it makes.  message: its own name, which errors show."""
+        output = self.name(wish or f"{op} {len(self.nodes)}")
         domain = "ai.onnx.ml" if op in ("LabelEncoder", "TreeEnsembleRegressor") else ""
-        said = {node.name for node in self.nodes} if says else set()
-        while says in said:
-            says += " again"  # a node's name is its own
-        node = self.onnx.helper.make_node(op, inputs, [made], says or made, domain=domain, **about)
+        messages = {node.name for node in self.nodes} if message else set()
+        while message in messages:
+            message += " again"  # a node's name is its own
+        node = self.onnx.helper.make_node(
+            op, inputs, [output], message or output, domain=domain, **about
+        )
         self.nodes.append(node)
-        return made
+        return output
 
     def features(self, encoding: Encoding) -> str:
         """X, (n, d): see ``encode``."""
@@ -127,7 +129,7 @@ class _Graph:
             for name, low, high in encoding.numeric
         ]
         hot = [self.one_hot(*entry) for entry in encoding.categorical]
-        sizes = zip(encoding.bands, encoding.band_sizes(), strict=True)
+        sizes = zip(encoding.bins, encoding.bin_sizes(), strict=True)
         cut = [
             self.add("Gather", self.constant(np.eye(size)), self.reached(*entry))
             for entry, size in sizes
@@ -140,10 +142,12 @@ class _Graph:
             self.inputs.append(self.vector(column, kind))
             self.names.add(column)
 
-    def refusing(self, good: str, says: str) -> str:
+    def refusing(self, good: str, message: str) -> str:
         """0 for every row, (n,), or an error that says why a row is not good."""
         place = self.add("Cast", self.add("Not", good), to=self.onnx.TensorProto.INT64)
-        return self.add("Gather", self.constant([0.0]), place, says=says)  # has no second place
+        return self.add(
+            "Gather", self.constant([0.0]), place, message=message
+        )  # has no second place
 
     def reached(self, column: str, edges: Sequence[float], checked: bool = False) -> str:
         """How many edges a number has reached, (n,), one more than there are where it is missing; checked: one that is
@@ -151,8 +155,8 @@ class _Graph:
         missing = self.add("Cast", self.add("IsNaN", column), to=self.onnx.TensorProto.INT64)
         if checked:
             large = self.add("Greater", self.add("Abs", column), self.constant(wire.LARGEST))
-            says = f"column {column!r} has a number that is infinite or too large"
-            column = self.add("Add", column, self.refusing(self.add("Not", large), says))
+            message = f"column {column!r} has a number that is infinite or too large"
+            column = self.add("Add", column, self.refusing(self.add("Not", large), message))
         if not len(edges):
             return missing
         v = self.add("Unsqueeze", column, self.constant([1]))
@@ -169,9 +173,11 @@ class _Graph:
             column = self.add("Where", self.add("IsNaN", column), filled, column)
         good = self.add("LessOrEqual", self.add("Abs", column), self.constant(wire.LARGEST))
         place = self.add("Cast", self.add("Not", good), to=self.onnx.TensorProto.INT64)
-        says = f"column {column!r} has a number that is missing, infinite or too large"
+        message = f"column {column!r} has a number that is missing, infinite or too large"
         low, high = (low, high) if scale else (0.0, 1.0)
-        lows = self.add("Gather", self.constant([low]), place, says=says)  # has no second place
+        lows = self.add(
+            "Gather", self.constant([low]), place, message=message
+        )  # has no second place
         v = self.add("Sub", column, lows)
         if not high - low > 1 / wire.LARGEST:
             v = self.add("Mul", v, self.constant(0.0))
@@ -186,8 +192,8 @@ class _Graph:
         k = len(categories)
         codes: dict[str, Any] = {"keys_strings": categories, "values_int64s": range(k)}
         place = self.add("LabelEncoder", column, default_int64=k, **codes)
-        says = f"column {column!r} has a category unseen in training"
-        return self.add("Gather", self.constant(np.eye(k)), place, says=says)
+        message = f"column {column!r} has a category unseen in training"
+        return self.add("Gather", self.constant(np.eye(k)), place, message=message)
 
     def dense(self, X: str, layers: Layers) -> str:
         """(n,): what the layers make of X."""
@@ -209,9 +215,9 @@ class _Graph:
         helper = self.onnx.helper
         graph = helper.make_graph(self.nodes, "agnosticfair", self.inputs, outputs, self.constants)
         opsets = [helper.make_opsetid(*opset) for opset in OPSETS.items()]
-        made = helper.make_model(
+        model = helper.make_model(
             graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="agnosticfair"
         )
-        helper.set_model_props(made, about)
-        self.onnx.checker.check_model(made, full_check=True)
-        return made
+        helper.set_model_props(model, about)
+        self.onnx.checker.check_model(model, full_check=True)
+        return model

@@ -15,7 +15,7 @@ from agnosticfair.learners.decisions import COEFFICIENT_BITS
 from agnosticfair.learners.estimates import learned
 from agnosticfair.learners.heads import Head
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.parts import SITE, Named
+from agnosticfair.mathematics.subgroups import SITE, SubgroupSet
 from agnosticfair.model import Model
 from agnosticfair.runs import onnx_trees
 from agnosticfair.runs.onnx_trees import rounded
@@ -54,7 +54,7 @@ def scored(graph: Any, model: Model) -> tuple[str, str]:
     decision, estimates = model.rule, model.estimates
     assert estimates is not None and decision is not None  # noqa: PT018
     P = probabilities(graph, model)
-    false_positive, false_negative = decision.prices
+    false_positive, false_negative = decision.error_costs
     worth = graph.add("Mul", P[0], graph.constant(false_negative))
     other = graph.add("Mul", _less(graph, P[0]), graph.constant(false_positive))
     score = rounded(graph, graph.add("Sub", worth, other))
@@ -74,35 +74,36 @@ def probabilities(graph: Any, model: Model) -> list[str]:
     """Every head's probability, (n,), on the grid."""
     estimates = model.estimates
     assert estimates is not None
-    own, made = learned(estimates), list[str]()
-    if own and estimates.kind == "trees":
-        made = onnx_trees.probabilities(graph, model)
-    elif own:
+    learner, outputs = learned(estimates), list[str]()
+    if learner and estimates.kind == "trees":
+        outputs = onnx_trees.probabilities(graph, model)
+    elif learner:
         w = np.asarray(estimates.arrays["w"][estimates.folds], np.float64)  # (H, D)
         X = graph.features(model.encoding)
         scores = graph.add("MatMul", X, graph.constant(np.ascontiguousarray(w[:, :-1].T)))
         scores = graph.add("Add", scores, graph.constant(w[:, -1]))
-        made = [
-            rounded(graph, graph.add("Sigmoid", _column(graph, scores, k))) for k in range(len(own))
+        outputs = [
+            rounded(graph, graph.add("Sigmoid", _column(graph, scores, k)))
+            for k in range(len(learner))
         ]
-    of_learner = dict(zip(own, made, strict=True))
+    of_learner = dict(zip(learner, outputs, strict=True))
     return [
-        of_learner[h] if h in of_learner else _given(graph, estimates.columns[h])
+        of_learner[h] if h in of_learner else _given_probability(graph, estimates.columns[h])
         for h in range(len(estimates.heads))
     ]
 
 
-def _given(graph: Any, column: str) -> str:
+def _given_probability(graph: Any, column: str) -> str:
     """A column that holds probabilities; others are refused."""
     off = graph.add("Abs", graph.add("Sub", column, graph.constant(0.5)))
     good = graph.add("LessOrEqual", off, graph.constant(0.5))
-    says = f"column {column!r} has a number that is no probability"
-    return rounded(graph, graph.add("Add", column, graph.refusing(good, says)))
+    message = f"column {column!r} has a number that is no probability"
+    return rounded(graph, graph.add("Add", column, graph.refusing(good, message)))
 
 
 def joint(graph: Any, heads: Sequence[Head], P: Sequence[str]) -> list[str]:
     """The probability of every stratum, (n,) each: ``learners.heads.joint``."""
-    found = []
+    columns = []
     for h, head in enumerate(heads):
         if not head.features:
             continue
@@ -110,9 +111,9 @@ def joint(graph: Any, heads: Sequence[Head], P: Sequence[str]) -> list[str]:
         shares = [_less(graph, share), share] if head.other else [_share(graph, heads, P, h)]
         if head.label is not None:
             of_label = P[0] if head.label else _less(graph, P[0])
-            shares = [graph.add("Mul", of_label, own) for own in shares]
-        found += shares
-    return found
+            shares = [graph.add("Mul", of_label, group_share) for group_share in shares]
+        columns += shares
+    return columns
 
 
 def _share(graph: Any, heads: Sequence[Head], P: Sequence[str], h: int) -> str:
@@ -128,9 +129,9 @@ def _share(graph: Any, heads: Sequence[Head], P: Sequence[str], h: int) -> str:
     return graph.add("Where", some, graph.add("Div", P[h], below), even)
 
 
-def indicators(graph: Any, named: Named, numbers: set[str]) -> str:
+def indicators(graph: Any, named: SubgroupSet, numbers: set[str]) -> str:
     """Which values of all axes a row has, (n, I) of 0 and 1.  numbers: the names of columns of numbers."""
-    found = []
+    outputs = []
     for axis in named.agreed[0]:
         k = len(axis.values)
         if axis.edges or axis.name in numbers:
@@ -142,15 +143,15 @@ def indicators(graph: Any, named: Named, numbers: set[str]) -> str:
             rows = np.eye(k + 1, k)  # another value is in no subgroup
             codes: dict[str, Any] = {"keys_strings": axis.values, "values_int64s": range(k)}
             place = graph.add("LabelEncoder", axis.name, default_int64=k, **codes)
-        found.append(graph.add("Gather", graph.constant(rows), place))
-    return graph.add("Concat", *found, axis=1)
+        outputs.append(graph.add("Gather", graph.constant(rows), place))
+    return graph.add("Concat", *outputs, axis=1)
 
 
-def _weighed(graph: Any, named: Named | None, hot: str | None, a: np.ndarray) -> str:
+def _weighed(graph: Any, named: SubgroupSet | None, hot: str | None, a: np.ndarray) -> str:
     """What a row's subgroups add up to, (n,) or one number: ``learners.decisions``."""
     if named is None or hot is None or not a[:-1].any():
         return graph.constant(float(a[-1]))
-    at, (axes, parts) = named.places, named.agreed
+    at, (axes, subgroups) = named.places, named.agreed
     W = np.zeros((at.values, at.values))
     W[at.at] = a[:-1][at.shallow]
     pairs = graph.add("Mul", graph.add("MatMul", hot, graph.constant(W)), hot)
@@ -161,8 +162,8 @@ def _weighed(graph: Any, named: Named | None, hot: str | None, a: np.ndarray) ->
         return total
     starts = np.cumsum([0, *(len(axis.values) for axis in axes)])
     both = graph.constant(a[deep])
-    for depth in range(len(parts[deep[0]])):
-        places = [int(starts[parts[m][depth][0]]) + parts[m][depth][1] for m in deep]
+    for depth in range(len(subgroups[deep[0]])):
+        places = [int(starts[subgroups[m][depth][0]]) + subgroups[m][depth][1] for m in deep]
         both = graph.add("Mul", both, graph.add("Gather", hot, graph.constant(places), axis=1))
     more = graph.add("ReduceSum", both, graph.constant([1]), keepdims=0)
     return graph.add("Add", total, more)

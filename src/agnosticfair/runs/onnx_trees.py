@@ -78,9 +78,11 @@ def _hot(graph: Any, encoding: Encoding, binning: Binning, bins: Bins, forest: F
     hot = []
     pairs = zip(encoding.categorical, binning.categories(encoding), strict=True)
     for c, ((name, values), codes) in enumerate(pairs, bins.numeric):
-        own = 1.0 - sets[column == c]  # (K, 256): 1 where a code goes right
-        if len(own):
-            table = own[:, np.append(codes, np.uint8(0))].T  # the last row is of values not seen
+        goes_left = 1.0 - sets[column == c]  # (K, 256): 1 where a code goes right
+        if len(goes_left):
+            table = goes_left[
+                :, np.append(codes, np.uint8(0))
+            ].T  # the last row is of values not seen
             place = graph.add(
                 "LabelEncoder", name, default_int64=len(values), keys_strings=values,
                 values_int64s=range(len(values)),
@@ -104,11 +106,11 @@ def pieces(value: float) -> tuple[float, ...]:
     >>> pieces(0.5 + 2.0**-20), sum(pieces(0.1)) == 0.1
     ((0.5, 9.5367431640625e-07, 0.0), True)
     """
-    found, rest = [], value
+    terms, rest = [], value
     for bits in PIECES[:-1]:
-        found.append(round(rest * 2.0**bits) / 2.0**bits)
-        rest -= found[-1]
-    return (*found, rest)
+        terms.append(round(rest * 2.0**bits) / 2.0**bits)
+        rest -= terms[-1]
+    return (*terms, rest)
 
 
 def ensemble(forest: Forest, bins: Bins) -> dict[str, Any]:

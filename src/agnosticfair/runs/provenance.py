@@ -57,7 +57,9 @@ def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:
     from agnosticfair.auditing.certificate import plain
     from agnosticfair.runs.ruled import about as of_rule
 
-    told = {k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")}
+    content = {
+        k: getattr(fitted, k) for k in ("outcome", "rounds", "outcomes", "seconds", "events")
+    }
     model = fitted.model
     about: dict[str, Any] = {
         "sensitive_features": model.sensitive_features,
@@ -65,31 +67,31 @@ def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:
     }
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
-    shown["price"] = fitted.price_of_limit
+    shown["shadow_price"] = fitted.price_of_limit
     if (rule := of_rule(fitted, tables)) is not None:
         shown["rule"] = plain(rule)
-    return {"format": HISTORY, **about, **told, **shown}
+    return {"format": HISTORY, **about, **content, **shown}
 
 
 def run_files(
-    fitted: Fit, clients: Mapping[str, Table | Stream], certificate: Mapping[str, Any], **told: Any
+    fitted: Fit, clients: Mapping[str, Table | Stream], certificate: Mapping[str, Any], **about: Any
 ) -> dict[str, bytes]:
     """Model, history and certificate of a fit, as a deployed run leaves them."""
-    told = {"certificate": certificate["says"], **told}
-    parts = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
+    about = {"certificate": certificate["sentence"], **about}
+    files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     tables = [] if any(t.streamed for t in clients.values()) else [*clients.values()]
-    made = (
+    pages = (
         history(fitted, cast("Sequence[Table]", tables))
         | provenance(clients)
-        | told
-        | {"parts": digests(parts)}
+        | about
+        | {"subgroups": digests(files)}
     )
-    return {**parts, "history.json": as_json(made)}
+    return {**files, "history.json": as_json(pages)}
 
 
-def digests(parts: Mapping[str, bytes]) -> dict[str, str]:
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
     """What tells whether files belong to one run, by file name."""
-    return {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:
@@ -100,7 +102,12 @@ def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable
     """A function that adds each round to the folder's file, which begins anew unless a fit resumes."""
     path = folder / ROUNDS_FILE
     tau = method.fairness.tau if method.fairness else None
-    begins = {"method": method.name, "most": method.max_rounds, "tau": tau, "clients": clients}
+    begins = {
+        "method": method.name,
+        "max_rounds": method.max_rounds,
+        "tau": tau,
+        "clients": clients,
+    }
     begins |= provenance({})
 
     def add(entry: Mapping[str, Any], mode: str = "a") -> None:
@@ -127,7 +134,7 @@ def read_rounds(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     A last line that is still being written is left for the next time.
     """
     begins: dict[str, Any] = {}
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     try:
         lines = (folder / ROUNDS_FILE).read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -140,7 +147,7 @@ def read_rounds(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         if not isinstance(entry, dict):
             continue
         if isinstance(entry.get("round"), int):
-            found = [*(e for e in found if e["round"] < entry["round"]), entry]
+            entries = [*(e for e in entries if e["round"] < entry["round"]), entry]
         elif "round" not in entry:
             begins = entry
-    return begins, found
+    return begins, entries

@@ -20,7 +20,7 @@ from agnosticfair.learners.importance import (
     permutation_importances,
 )
 
-MOST, COLUMNS, ROWS, POINTS = 12, 6, 1000, 12
+MAX_COLUMNS_SHOWN, COLUMNS, ROWS, POINTS = 12, 6, 1000, 12
 """Subgroups that are named; columns that are drawn; rows by which a column's importance and dependence are taken, and
 points of a dependence."""
 
@@ -44,10 +44,10 @@ def about(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any] | None:
         "held_out": dict(fitted.held_out),
         "statements": [*fitted.statements],
         "proxy": proxy(model.estimates, model.sensitive_features),
-        "multipliers": [vars(entry) for entry in fitted.multipliers[:MOST]],
+        "multipliers": [vars(entry) for entry in fitted.multipliers[:MAX_COLUMNS_SHOWN]],
         "limited": len(fitted.multipliers),
-        "subgroups": 0 if model.rule.subgroups is None else len(model.rule.subgroups.parts),
-        "calibration": [vars(entry) for entry in calibration[:MOST]],
+        "subgroups": 0 if model.rule.subgroups is None else len(model.rule.subgroups.values),
+        "calibration": [vars(entry) for entry in calibration[:MAX_COLUMNS_SHOWN]],
         "calibrated": [len(calibration), sum(abs(entry.z) > UNLIKELY for entry in calibration)],
         **_columns(fitted, tables),
     }
@@ -76,25 +76,25 @@ def _columns(fitted: Fit, tables: Sequence[Table]) -> dict[str, Any]:
     model = fitted.model
     estimates = model.estimates
     assert estimates is not None
-    heads = _drawn(estimates)
+    heads = _plotted_columns(estimates)
     if not heads:
         return {}
     if estimates.kind in CURVES:
-        told = {h: effects(estimates, model.encoding, k) for k, h in enumerate(heads)}
-        first = next(iter(told.values()))
+        effects_of = {h: effects(estimates, model.encoding, k) for k, h in enumerate(heads)}
+        first = next(iter(effects_of.values()))
         names = [*first][:COLUMNS]
-        return {"curves": {name: _lines({h: told[h][name] for h in heads}) for name in names}}
+        return {"curves": {name: _lines({h: effects_of[h][name] for h in heads}) for name in names}}
     if estimates.kind != "trees":
         return {}
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "gains": {h: gains(estimates, model.encoding, k) for k, h in enumerate(heads)}
     }
     if tables and heads[0] == "label":
-        found |= _of_trees(fitted, _sample(tables), heads)
-    return found
+        columns |= _of_trees(fitted, _sample(tables), heads)
+    return columns
 
 
-def _drawn(estimates: Estimates) -> list[str]:
+def _plotted_columns(estimates: Estimates) -> list[str]:
     """The names of the heads that a learner has trained."""
     return [estimates.heads[h].name for h in learned(estimates)]
 
@@ -110,15 +110,15 @@ def _of_trees(fitted: Fit, rows: Table, heads: Sequence[str]) -> dict[str, Any]:
     assert estimates is not None
     y = rows.labels(model.positive)
     importances = permutation_importances(model.probabilities, rows, y)
-    most = [name for name in importances if name in rows.numeric][:COLUMNS]
+    numeric = [name for name in importances if name in rows.numeric][:COLUMNS]
 
     def of_heads(table: Table) -> np.ndarray:
         return predict(estimates, model.encoding, estimates.folds, table)[list(learned(estimates))]
 
     curves = {}
-    for name in most:
+    for name in numeric:
         x, y = partial_dependence(of_heads, rows, name, POINTS)
-        curves[name] = _lines({head: (x, own) for head, own in zip(heads, y.T, strict=True)})
+        curves[name] = _lines({head: (x, values) for head, values in zip(heads, y.T, strict=True)})
     return {"importances": importances, "dependences": curves}
 
 

@@ -2,7 +2,7 @@
 
 A tracker is a function ``track(kind, values)``.  It is called with
 
-- ``'parameters'``: the recipe, the seed and the data's size, as texts by name, before the first round;
+- ``'parameters'``: the method, the seed and the data's size, as texts by name, before the first round;
 - ``'round'``: each round's record, as ``on_round`` of ``federation.fit`` gets it;
 - ``'results'``: what the fit and its certificate came to, as numbers by name;
 - ``'files'``: contents (bytes) by file name: the model, its card and its certificate.
@@ -32,7 +32,7 @@ EXPERIMENT = "agnosticfair"
 
 
 def parameters(method: Method, **others: object) -> dict[str, str]:
-    """The recipe's values under dotted names, and whatever else is to be told.
+    """The method's values under dotted names, and whatever else is to be told.
 
     >>> parameters(Method("fl"), seed=3)["basis.kind"], parameters(Method("fl"), seed=3)["seed"]
     ('constant', '3')
@@ -46,11 +46,13 @@ def results(fitted: Fit, certificates: Mapping[str, Certificate] | None = None) 
     certificates: by the sensitive feature that each is about.
     """
     names = ("rounds", "converged", "seconds", "worst_surrogate", "trained_difference")
-    told: dict[str, Any] = {name: getattr(fitted, name) for name in names}
-    own = ("accuracy", "difference", "worst_difference", "upper")
-    for sensitive_feature, made in (certificates or {}).items():
-        told[f"certificate.{sensitive_feature}"] = {name: getattr(made, name) for name in own}
-    return numbers(told)
+    values: dict[str, Any] = {name: getattr(fitted, name) for name in names}
+    names_of_certificate = ("accuracy", "difference", "worst_difference", "upper")
+    for sensitive_feature, certificate in (certificates or {}).items():
+        values[f"certificate.{sensitive_feature}"] = {
+            name: getattr(certificate, name) for name in names_of_certificate
+        }
+    return numbers(values)
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:
@@ -59,8 +61,8 @@ def numbers(values: Mapping[str, Any]) -> dict[str, float]:
     >>> numbers({"loss": 0.5, "lp": "optimal", "kept": True, "worst": float("nan")})
     {'loss': 0.5, 'kept': 1.0}
     """
-    found = {k: v for k, v in _flat(values) if isinstance(v, int | float)}
-    return {name: float(value) for name, value in found.items() if isfinite(value)}
+    flat = {k: v for k, v in _flat(values) if isinstance(v, int | float)}
+    return {name: float(value) for name, value in flat.items() if isfinite(value)}
 
 
 def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -114,10 +116,10 @@ def mlflow_run(uri: str, name: str | None = None) -> Iterator[Track]:
                 client.log_artifacts(run, folder)
         else:
             now, step = int(1000 * time()), int(values.get("round", 0))
-            told = {_legal(k): v for k, v in numbers(values).items() if k != "round"}
+            scalars = {_legal(k): v for k, v in numbers(values).items() if k != "round"}
             # a store that fails for a while costs some rounds' records, not the fit
             with suppress(MlflowException) if kind == "round" else nullcontext():
-                client.log_batch(run, [Metric(k, v, now, step) for k, v in told.items()])
+                client.log_batch(run, [Metric(k, v, now, step) for k, v in scalars.items()])
 
     try:
         yield track

@@ -1,1 +1,1 @@
-"""The server's side: a plan from the census, then a solver from state to state. It sees sums only."""
+"""The server's side: a plan from the summary statistics, then a solver from state to state. It sees sums only."""

@@ -1,4 +1,4 @@
-"""The two adversaries: what they may reweigh, and the worst that they can do to a w that clients answered for.
+"""The two adversaries: what they may reweight, and the worst that they can do to a w that clients answered for.
 
     Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
     subject to  <C, psi_g(w)> <= tau  for every cut C of the fairness adversary's set
@@ -86,10 +86,10 @@ TYPES = (Game, Point, SolvedStep)
 
 
 def game(plan: Plan) -> Game:
-    """Sets and notion, w = 0, uniform weights (over all kernels), no fairness cut."""
+    """Sets and metric, w = 0, uniform weights (over all kernels), no fairness cut."""
     M, F = plan.kernels
     w, alpha = np.zeros(plan.features + 1), np.full(M, 1.0 / M)
-    C = np.zeros((plan.task.cells, F + 1))
+    C = np.zeros((plan.task.strata, F + 1))
     return Game(plan.method, plan.n, plan.s_bar, plan.clients, plan.compared, w, alpha, C)
 
 
@@ -99,14 +99,14 @@ def for_clients(C: np.ndarray, state: Game, sums: Mapping[str, np.ndarray]) -> n
     if trust == 0:
         return C
     p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
-    own = [(1 - trust) * C[..., :-1], C[..., -1:] + trust * (C[..., :-1] @ p)[..., None]]
-    return np.concatenate(own, axis=-1)
+    blocks = [(1 - trust) * C[..., :-1], C[..., -1:] + trust * (C[..., :-1] @ p)[..., None]]
+    return np.concatenate(blocks, axis=-1)
 
 
 def loss_of(
     state: Game, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """Phi without its ridge, at w or, linearised, at w + p; and the weights its slope puts on kernels.
+    """Phi without its ridge, at w or, linearised, at w + p; and the weights its gradient puts on kernels.
 
     Phi = (1 - share) mean loss + share max_alpha L(w, alpha), or with q > 0 the sum of the kernels'
     mean losses to the power q + 1.
@@ -124,10 +124,10 @@ def loss_of(
 
 def cuts_at(state: Game, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The worst cuts (k, G, M) of the fairness adversary for given psi_g."""
-    fairness, parts = state.method.fairness, state.compared.parts
+    fairness, members = state.method.fairness, state.compared.members
     if fairness is None:
         return np.zeros((0, *psi_g.shape))
-    psi_theta = parts @ sums["psi_theta"]
+    psi_theta = members @ sums["psi_theta"]
     if fairness.each:
         empty = np.argwhere(psi_theta <= 0)
         if len(empty):
@@ -140,8 +140,8 @@ def cuts_at(state: Game, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> n
     if isfinite(fairness.nominal):
         cuts = uniform_cuts(psi_theta, state.nominal) * (fairness.tau / fairness.nominal)
     total = sums["psi_theta"].sum(axis=0)
-    cuts = np.concatenate([_worst_cuts(state, fairness, parts @ psi_g, psi_theta, total), cuts])
-    return np.einsum("pg,kpm->kgm", parts, cuts)
+    cuts = np.concatenate([_worst_cuts(state, fairness, members @ psi_g, psi_theta, total), cuts])
+    return np.einsum("pg,kpm->kgm", members, cuts)
 
 
 def _worst_cuts(
@@ -149,7 +149,7 @@ def _worst_cuts(
 ) -> np.ndarray:
     """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them.
 
-    psi_g, psi_theta: (P, M + 1), of the parts.  total: (M + 1,), of all rows.
+    psi_g, psi_theta: (P, M + 1), of the subgroups.  total: (M + 1,), of all rows.
     """
     kernels_g, kernels_theta = psi_g[:, :-1], psi_theta[:, :-1]
     A, pairs = Ambiguity(total[:-1], state.n, fairness.bound), state.compared.pairs
@@ -165,10 +165,10 @@ def _worst_cuts(
 
 
 def begun(state: Game, sums: Mapping[str, np.ndarray]) -> Game:
-    """What the first reply settles: the rows' weight in all, and which parts are under the floor.
+    """What the first reply settles: the rows' weight in all, and which subgroups are under the floor.
 
     Raises, with what to change, where one of the two adversaries' sets is empty or nothing is left to
-    be compared. Parts under the floor are named in the result; where uniform weights have a limit of
+    be compared. Subgroups under the floor are named in the result; where uniform weights have a limit of
     their own, that one holds for them, too.
     """
     masses, fairness = sums["psi_theta"], state.method.fairness
@@ -177,12 +177,12 @@ def begun(state: Game, sums: Mapping[str, np.ndarray]) -> Game:
     if fairness is None or fairness.each:
         return state
     A = Ambiguity(masses[:, :-1].sum(axis=0), state.n, fairness.bound)
-    parts, names = state.compared.parts @ masses[:, :-1], state.compared.names
+    masses_by, names = state.compared.members @ masses[:, :-1], state.compared.names
     check(A)
-    small = under_floor(A, parts, fairness.floor)
+    small = under_floor(A, masses_by, fairness.floor)
     compared = state.compared.without(small)
     if not compared.pairs:
-        check(A, parts, fairness.floor, names)
+        check(A, masses_by, fairness.floor, names)
         raise SettingsError(f"floor {fairness.floor:g} leaves no two groups to compare: lower it")
     return replace(state, compared=compared, under_floor=tuple(names[j] for j in small))
 
@@ -215,13 +215,13 @@ def evaluate(state: Game, w: np.ndarray, sums: Mapping[str, np.ndarray]) -> Poin
 
 
 def worst_decisions(state: Game) -> float:
-    """The notion's largest difference of true rates (of true decisions, not of the surrogate) over the
+    """The metric's largest difference of true rates (of true decisions, not of the surrogate) over the
     fairness adversary's set: a certificate on the training rows and this basis; under uniform weights
-    where there is no adversary.  Where nothing is compared, a part's highest share of wrong decisions."""
-    if state.here is None or not len(state.compared.parts):
+    where there is no adversary.  Where nothing is compared, a subgroup's highest share of wrong decisions."""
+    if state.here is None or not len(state.compared.members):
         return float("nan")
-    parts, sums, fairness = state.compared.parts, state.here.sums, state.method.fairness
-    psi, theta = parts @ sums["psi_hat"], parts @ sums["psi_theta"]
+    members, sums, fairness = state.compared.members, state.here.sums, state.method.fairness
+    psi, theta = members @ sums["psi_hat"], members @ sums["psi_theta"]
     if fairness is None or fairness.each or fairness.basis.kind == "constant":
         there = theta[:, -1] > 0
         rates = psi[:, -1] / np.where(there, theta[:, -1], 1.0)
@@ -229,8 +229,8 @@ def worst_decisions(state: Game) -> float:
         gaps = (float(rates[j] - (0.0 if k is None else rates[k])) for j, k in pairs)
         return max(gaps, default=0.0)
     A = Ambiguity(sums["psi_theta"].sum(axis=0)[:-1], state.n, fairness.bound)
-    found = worst_pair(A, psi[:, :-1], theta[:, :-1], state.compared.pairs, fairness.floor)
-    return 0.0 if found is None else max(found.worst.value, 0.0)
+    worst = worst_pair(A, psi[:, :-1], theta[:, :-1], state.compared.pairs, fairness.floor)
+    return 0.0 if worst is None else max(worst.worst.value, 0.0)
 
 
 def positive_in(sums: Mapping[str, np.ndarray], state: Game) -> dict[str, float]:

@@ -17,8 +17,8 @@ from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, Worst, worst_linear_subject_to
 from agnosticfair.methods import Averaging, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Average, Averaged, AverageNetwork
-from agnosticfair.server.drawn import drawn, moments_question
+from agnosticfair.protocol.requests import Average, Averaged, AverageNetwork
+from agnosticfair.server.drawn import drawn, moments_request
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 WHOLE = 100
@@ -27,7 +27,7 @@ WHOLE = 100
 
 @dataclass(frozen=True)
 class AveragingState:
-    """All of the solver between two rounds. phi_C: of a linear model the slope of C, of a network C itself
+    """All of the solver between two rounds. phi_C: of a linear model the gradient of C, of a network C itself
     at the last round's start, ``before``.  decay: (P,), ridge of a network's weights."""
 
     method: Method
@@ -55,7 +55,7 @@ def suits(method: Method) -> bool:
 
 def before(plan: Plan) -> Broadcast | None:
     """A network's inputs are scaled by their moments."""
-    return None if plan.method.network is None else moments_question(plan)
+    return None if plan.method.network is None else moments_request(plan)
 
 
 def init(plan: Plan, beginning: Beginning) -> AveragingState:
@@ -79,7 +79,7 @@ def init(plan: Plan, beginning: Beginning) -> AveragingState:
     return state
 
 
-def question(state: AveragingState) -> Average | AverageNetwork:
+def request(state: AveragingState) -> Average | AverageNetwork:
     """What the next round asks of every client."""
     how, network = state.averaging, state.method.network
     settings = {"penalty": how.penalty or 0.0, "tau": how.tau, "n": state.n, "s_bar": state.s_bar}

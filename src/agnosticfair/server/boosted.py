@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agnosticfair.data.binning import CELLS, PASSES, Binning, agreed, declared, equal_cells, refined
+from agnosticfair.data.binning import (
+    FINE_BINS,
+    PASSES,
+    Binning,
+    agreed,
+    declared,
+    equal_fine_bins,
+    refined,
+)
 from agnosticfair.data.encoding import Encoding, shown
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners import trees
@@ -21,7 +29,7 @@ from agnosticfair.mathematics.boosting import Boosting, N, totals
 from agnosticfair.mathematics.growing import Growth, advance, begin, best_count, current, result
 from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.trees import Cells, Level
+from agnosticfair.protocol.trees import FineCounts, Level
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan
@@ -29,7 +37,7 @@ from agnosticfair.server.plan import Beginning, Plan
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
 
-MAX_CELLS = 7 * CELLS
+MAX_FINE_BINS = 7 * FINE_BINS
 """Cells of a column, at most, after two passes that refine: each has those with rows, as many more, and four for each
 of at most 512 heavy ones."""
 
@@ -120,19 +128,19 @@ def begun(
 ) -> Boosted:
     """Before the first round, of these heads."""
     encoding = plan.task.encoding
-    cuts = equal_cells(encoding)
-    made = Boosted(encoding, plan.n, heads, folds, seed, settings or Boosting(), cuts)
+    cuts = equal_fine_bins(encoding)
+    boosted = Boosted(encoding, plan.n, heads, folds, seed, settings or Boosting(), cuts)
     if plan.declared:
         binning = declared(encoding)
-        growth = begin(binning.bins(encoding), made.settings, len(heads), folds)
-        made = replace(made, binning=binning, growth=growth)
-    return made if heads else replace(made, held_out=0.0, outcome="learned")  # all are given
+        growth = begin(binning.bins(encoding), boosted.settings, len(heads), folds)
+        boosted = replace(boosted, binning=binning, growth=growth)
+    return boosted if heads else replace(boosted, held_out=0.0, outcome="learned")  # all are given
 
 
-def question(state: Boosted) -> Cells | Level:
+def request(state: Boosted) -> FineCounts | Level:
     """What the next round asks of every client."""
     if state.growth is None or state.binning is None:
-        return Cells(state.cuts)
+        return FineCounts(state.cuts)
     growth, binning = state.growth, state.binning
     bins = growth.bins
     return Level(
@@ -190,16 +198,16 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     entry = {"round": reply.round, "stage": "bins", "kept": True}
     state = replace(state, history=(*state.history, entry))
     if reply.round < PASSES and len(state.cuts):
-        cuts = refined(encoding, state.cuts, reply.sums["cell_counts"])
+        cuts = refined(encoding, state.cuts, reply.sums["stratum_counts"])
         return replace(state, cuts=cuts)
     binning = agreed(encoding, state.cuts, reply.sums, MAX_BINS, settings.min_bin)
     growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
     return replace(state, binning=binning, growth=growth)
 
 
-def largest_cells(state: Boosted) -> Boosted:
+def largest_fine_bins(state: Boosted) -> Boosted:
     """A state with as many cells as refining may come to: for what is said of messages before a fit."""
-    return replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_CELLS)))
+    return replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_FINE_BINS)))
 
 
 def largest(state: Boosted) -> Boosted:
@@ -211,7 +219,7 @@ def largest(state: Boosted) -> Boosted:
     ]
     binning = Binning(
         np.concatenate([np.zeros(0), *edges]),
-        np.array([len(own) for own in edges], np.uint16),
+        np.array([len(edges_here) for edges_here in edges], np.uint16),
         np.concatenate([np.zeros(0, np.uint8), *codes]).astype(np.uint8),
     )
     growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)

@@ -25,16 +25,16 @@ from agnosticfair.learners.kernels import Kernels
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import Comparisons, Surrogate
 from agnosticfair.methods import Averaging, Fairness, Method, Network, Rule
-from agnosticfair.protocol.questions import Architecture, Named, Task
+from agnosticfair.protocol.requests import Architecture, SubgroupSet, Task
 from agnosticfair.server.plan import Plan
 from agnosticfair.server.solvers import SOLVERS, SolverState
 from agnosticfair.server.trainers import TRAINERS, Learned
 
 FORMAT = "agnosticfair-checkpoint-2"
 FILE = "checkpoint.safetensors"
-_PARTS: tuple[type, ...] = (SolverState, Plan, Task, Named, Encoding, Architecture)
-_PARTS += (Method, Fairness, Averaging, Network, Rule, Basis, Comparisons, Surrogate)
-_PARTS += (Estimates, Head, Decision, Kernels, Learned)
+_RECORDS: tuple[type, ...] = (SolverState, Plan, Task, SubgroupSet, Encoding, Architecture)
+_RECORDS += (Method, Fairness, Averaging, Network, Rule, Basis, Comparisons, Surrogate)
+_RECORDS += (Estimates, Head, Decision, Kernels, Learned)
 
 
 def _name(kind: type) -> str:
@@ -44,7 +44,7 @@ def _name(kind: type) -> str:
 def types() -> dict[str, type]:
     """The records that a checkpoint may hold, by name: ours, and those of the solvers that are known."""
     solvers: tuple[Any, ...] = (*SOLVERS.values(), *TRAINERS.values())
-    return {_name(t): t for t in (*_PARTS, *(t for s in solvers for t in s.TYPES))}
+    return {_name(t): t for t in (*_RECORDS, *(t for s in solvers for t in s.TYPES))}
 
 
 def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -124,16 +124,16 @@ def load(
         raise ModelError(
             f"the checkpoint {str(path)!r} is damaged: remove it to begin anew, or restore a copy"
         )
-    kept = _parse(content[32:], path)
+    checkpoint = _parse(content[32:], path)
     for name, value in run.items():
-        if kept["run"].get(name) != value and restated:
+        if checkpoint["run"].get(name) != value and restated:
             return None
-        if kept["run"].get(name) != value:
+        if checkpoint["run"].get(name) != value:
             raise SettingsError(
                 f"the checkpoint {str(path)!r} is of another run ({name} differs): name another folder, "
                 "or remove it to begin anew"
             )
-    return kept["state"], kept["events"]
+    return checkpoint["state"], checkpoint["events"]
 
 
 def _parse(content: bytes, path: Path) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
     min_w  Phi(w)   subject to   <C, psi_hat(w)> <= tau
 
-for every cut C of the fairness adversary's set. psi_hat counts decisions and is a step function of w. The slope of a
+for every cut C of the fairness adversary's set. psi_hat counts decisions and is a step function of w. The gradient of a
 mean of steps is the density of scores at the threshold, and a sigmoid of temperature T estimates it with bandwidth T:
 so T is a share of the standard deviation of the *present* scores, the cuts' values are those of the decisions, and
-their slopes the sigmoid's. Otherwise model and merit are those of ``exact``. A fit begins at the optimum without a
+their gradients the sigmoid's. Otherwise model and merit are those of ``exact``. A fit begins at the optimum without a
 limit, aims at a share of the present difference at a time, and no step moves scores by more than a share of their
-deviation: further away the slopes say nothing.
+deviation: further away the gradients say nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Question, Sums, Trials
+from agnosticfair.protocol.requests import Request, Sums, Trials
 from agnosticfair.server import adversaries, exact, trying
 from agnosticfair.server.plan import Beginning, Plan, Start
 
-NEAR, SETTLED, PATIENCE, MOST_REFUSED = 1e-2, 1e-4, 6, 2
+NEAR, SETTLED, PATIENCE, MAX_REFUSED = 1e-2, 1e-4, 6, 2
 """The limit is looked at once the loss promises less than NEAR. A fit has
 converged when a step from decisions within the limit promises less than SETTLED, or when PATIENCE rounds bettered the
 best of them by less."""
@@ -38,8 +38,8 @@ violation STRICTER times more, and after RETREAT rounds thresholds move towards 
 WORSE, BETTER = 5.0, 0.2
 """By how much a refused step raises the damping and a good one lowers it."""
 
-LEAST_DAMPING, MOST_NU, MOST_BYTES, MOST_TRIALS = 1e-5, 64.0, 900_000, 96
-"""A reply with trials' decisions has at most MOST_BYTES of numbers: with names and a signature it stays under a
+MIN_DAMPING, MAX_NU, MAX_BYTES, MAX_TRIALS = 1e-5, 64.0, 900_000, 96
+"""A reply with trials' decisions has at most MAX_BYTES of numbers: with names and a signature it stays under a
 megabyte."""
 
 FIRST_DAMPING, TOLERATED = 1e-2, 1.5e-3
@@ -53,10 +53,10 @@ COOL, FAR = 0.6, 0.5
 class LimitedState:
     """All of the solver between two rounds.
 
-    game: both adversaries' sets and what is compared.  metric: X'X / n, (D, D), in which steps are measured.
+    game: both adversaries' sets and what is compared.  second_moments: X'X / n, (D, D), in which steps are measured.
     limited: whether the limit is looked at yet.  promised: by the step to w.  best: the answered w of least merit
     whose decisions keep the limit; ``since``: the rounds it stands.  trials: the weights (T, D) that the next
-    question is about; tries: how many such rounds there were.  constant: the intercept of the best constant answer,
+    request is about; tries: how many such rounds there were.  constant: the intercept of the best constant answer,
     where it is known.
     """
 
@@ -64,7 +64,7 @@ class LimitedState:
     w: np.ndarray
     alpha: np.ndarray
     round: int = 0
-    metric: np.ndarray | None = None
+    second_moments: np.ndarray | None = None
     limited: bool = False
     here: adversaries.Point | None = None
     step: adversaries.SolvedStep | None = None
@@ -102,11 +102,11 @@ class LimitedState:
         return loss + (self.nu * self.over(worst) if self.limited else 0.0)
 
 
-def deviation(metric: np.ndarray | None, w: np.ndarray) -> float:
+def deviation(second_moments: np.ndarray | None, w: np.ndarray) -> float:
     """The standard deviation of the scores x.w, from X'X / n, whose last column has the means."""
-    if metric is None:
+    if second_moments is None:
         return 0.0
-    return float(np.sqrt(max(w @ metric @ w - (metric[-1] @ w) ** 2, 0.0)))
+    return float(np.sqrt(max(w @ second_moments @ w - (second_moments[-1] @ w) ** 2, 0.0)))
 
 
 TYPES = (LimitedState,)
@@ -126,25 +126,32 @@ def init(plan: Plan, beginning: Beginning) -> LimitedState:
     """Before the first round, w = 0; or at the weights with which another fit ended."""
     game, start = adversaries.game(plan), beginning.start
     state = LimitedState(game, game.w, game.alpha)
-    if start is None or start.metric is None:
+    if start is None or start.second_moments is None:
         return state
     warm = exact.warm(game, start)
-    return replace(state, game=warm, w=warm.w, alpha=warm.alpha, metric=start.metric, limited=True)
+    return replace(
+        state,
+        game=warm,
+        w=warm.w,
+        alpha=warm.alpha,
+        second_moments=start.second_moments,
+        limited=True,
+    )
 
 
 def start_of(state: LimitedState) -> Start | None:
     """The weights that an ended fit is good for, and what says how far they are from others."""
     ended = replace(state.game, step=state.step, w=state.w, alpha=state.alpha, nu=state.nu)
     start = exact.start_of(ended)
-    return None if start is None else replace(start, metric=state.metric)
+    return None if start is None else replace(start, second_moments=state.second_moments)
 
 
 def temperature(state: LimitedState) -> float:
     """T at the trial w: a share of the scores' deviation there."""
-    return state.fairness.surrogate.temperature * deviation(state.metric, state.w) or 1.0
+    return state.fairness.surrogate.temperature * deviation(state.second_moments, state.w) or 1.0
 
 
-def question(state: LimitedState) -> Question:
+def request(state: LimitedState) -> Request:
     """What the next round asks of every client."""
     if state.trials is not None:
         return Trials(state.trials)
@@ -155,18 +162,18 @@ def question(state: LimitedState) -> Question:
 
 
 def received(state: LimitedState, reply: Reply) -> dict[str, np.ndarray]:
-    """The sums, with slopes once more as ``J_hat`` for decisions.
+    """The sums, with gradients once more as ``J_hat`` for decisions.
 
     What is decided does not change with the scale of w, as g(x.w / T(w)) does not with T a share of the scores'
-    deviation: so each slope J loses (J.w) grad T / T.
+    deviation: so each gradient J loses (J.w) grad T / T.
     """
     sums = dict(adversaries.drawn_together(state.game, reply.sums))
-    std = deviation(state.metric, state.w)
+    std = deviation(state.second_moments, state.w)
     sums["J_hat"] = sums["J_g"]
     if std > 0:
-        assert state.metric is not None
-        means = state.metric[-1]
-        away = (state.metric @ state.w - means * (means @ state.w)) / std**2
+        assert state.second_moments is not None
+        means = state.second_moments[-1]
+        away = (state.second_moments @ state.w - means * (means @ state.w)) / std**2
         sums["J_hat"] = sums["J_g"] - (sums["J_g"] @ state.w)[..., None] * away
     return sums
 
@@ -174,67 +181,71 @@ def received(state: LimitedState, reply: Reply) -> dict[str, np.ndarray]:
 def begun(state: LimitedState, sums: Mapping[str, np.ndarray]) -> LimitedState:
     """What the first reply settles; at w = 0 every row's curvature is 1/4, so that H is X'X / 4."""
     state = replace(state, game=adversaries.begun(state.game, sums))
-    if state.metric is None:
+    if state.second_moments is None:
         positive = 0.5 - sums["J_1"][-1] / state.game.n
         constant = float(np.log(positive / (1 - positive))) if 0 < positive < 1 else None
         # categories make X'X singular, and rounding then gives it eigenvalues below 0
         values, vectors = np.linalg.eigh(4 * sums["H"] / state.game.n)
-        metric = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        state = replace(state, metric=metric, constant=constant)
+        second_moments = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        state = replace(state, second_moments=second_moments, constant=constant)
     return state
 
 
 def step(state: LimitedState, reply: Reply) -> LimitedState:
     """One round: judge the trial w the clients answered for, then propose the next."""
     if state.trials is not None:
-        return tried(replace(state, round=reply.round), reply)
+        return after_trials(replace(state, round=reply.round), reply)
     if state.here is None:
         state = begun(state, reply.sums)
     sums = received(state, reply)
     there = evaluate(state, sums)
     exact.check_finite(there.loss, reply.round)
-    state, kept = judged(replace(state, round=reply.round), there)
+    state, accepted = judged(replace(state, round=reply.round), there)
     here = state.here
     assert here is not None
     model = model_at(state, here)
-    found, damping = solved(state, model)
-    promised = state.merit(here.loss, here.worst) - found.merit
-    if not state.limited and promised < NEAR and deviation(state.metric, here.w) > 0:
+    solved_step, damping = solved(state, model)
+    promised = state.merit(here.loss, here.worst) - solved_step.merit
+    if not state.limited and promised < NEAR and deviation(state.second_moments, here.w) > 0:
         state = replace(state, limited=True)
         here = evaluate(replace(state, w=here.w), here.sums)
         state = replace(state, here=here)
         model = model_at(state, here)
-        found, damping = solved(state, model)
-        promised = state.merit(here.loss, here.worst) - found.merit
-    return proposed(replace(state, damping=damping), there, kept, found, promised, model)
+        solved_step, damping = solved(state, model)
+        promised = state.merit(here.loss, here.worst) - solved_step.merit
+    return proposed(replace(state, damping=damping), there, accepted, solved_step, promised, model)
 
 
 def judged(state: LimitedState, there: adversaries.Point) -> tuple[LimitedState, bool]:
     """Whether the trial w is kept, how far the next step may go, and the best decisions within the limit so far."""
-    kept, damping, here, refused = True, state.damping, state.here, 0
+    accepted, damping, here, refused = True, state.damping, state.here, 0
     if here is not None and not state.tries:
         before, after = (state.merit(at.loss, at.worst) for at in (here, there))
         ratio = (before - after) / max(state.promised, 1e-12)
-        kept = ratio > 0.05 or state.promised < 1e-9
+        accepted = ratio > 0.05 or state.promised < 1e-9
         if state.limited:
-            damping *= WORSE if not kept else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else BETTER
+            damping *= (
+                WORSE if not accepted else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else BETTER
+            )
         else:  # a loss with an adversary of its own has kinks
-            damping = 5.0 * damping if not kept else max(FIRST_DAMPING, 0.2 * damping)
-        refused = 0 if kept else state.refused + 1
-        if refused > MOST_REFUSED:
+            damping = 5.0 * damping if not accepted else max(FIRST_DAMPING, 0.2 * damping)
+        refused = 0 if accepted else state.refused + 1
+        if refused > MAX_REFUSED:
             # among steps a smaller step tells nothing new: look around elsewhere
-            kept, damping, refused = True, 0.1, 0
+            accepted, damping, refused = True, 0.1, 0
     best, since = state.best, state.since + 1
     worth = WORTH if state.tries else SETTLED
     if state.keeps(there) and (best is None or there.loss < best.loss - worth):
         best, since = there, 0
-    here = there if kept or here is None else here
-    damping = max(damping, LEAST_DAMPING)
-    return replace(state, here=here, damping=damping, best=best, since=since, refused=refused), kept
+    here = there if accepted or here is None else here
+    damping = max(damping, MIN_DAMPING)
+    return replace(
+        state, here=here, damping=damping, best=best, since=since, refused=refused
+    ), accepted
 
 
-def tried(state: LimitedState, reply: Reply) -> LimitedState:
-    """One round of trials: the best of them is asked for its slopes next, or the fit ends with the best so far."""
+def after_trials(state: LimitedState, reply: Reply) -> LimitedState:
+    """One round of trials: the best of them is asked for its gradients next, or the fit ends with the best so far."""
     game, here, W = state.game, state.here, state.trials
     assert here is not None
     assert W is not None
@@ -259,7 +270,7 @@ def tried(state: LimitedState, reply: Reply) -> LimitedState:
         outcome = "converged"
     end = here if outcome == "running" else state.best or here
     damping = state.damping * trying.damped(t) * (1.0 if gain > 0 else 3.0)
-    entry = said(state, end, gain > 0, state.step, gain)
+    entry = round_entry(state, end, gain > 0, state.step, gain)
     entry |= {"step": float(np.abs(W[t] - here.w).max())}
     if outcome == "running":  # what else is known is of another w
         entry = {k: v for k, v in entry.items() if k != "positive"}
@@ -278,54 +289,54 @@ def tried(state: LimitedState, reply: Reply) -> LimitedState:
 
 
 def candidates(
-    state: LimitedState, model: QuadraticModel, found: adversaries.SolvedStep
+    state: LimitedState, model: QuadraticModel, solved_step: adversaries.SolvedStep
 ) -> np.ndarray:
     """Trials around here: along the steps of several models, beside these, and where nothing else helps retreats."""
-    here, metric = model.here, state.metric
-    assert metric is not None
-    cuts = np.concatenate([found.cuts, here.cuts])
+    here, second_moments = model.here, state.second_moments
+    assert second_moments is not None
+    cuts = np.concatenate([solved_step.cuts, here.cuts])
     steps = []
-    for times, lower in trying.ASKED:
+    for times, lower in trying.TRIALS:
         aimed = replace(model, aim=model.aim - lower * state.fairness.tau)
-        asked = program(state, aimed, times * state.damping, found.alphas, cuts)
-        steps.append(minimise(*asked).x[: len(here.w)])
-    std, most = deviation(metric, here.w), most_trials(state.game)
-    made = trying.around(here.w, np.array(steps))[:most]
+        programs = program(state, aimed, times * state.damping, solved_step.alphas, cuts)
+        steps.append(minimise(*programs).x[: len(here.w)])
+    std, maximum = deviation(second_moments, here.w), max_trials(state.game)
+    trial_weights = trying.around(here.w, np.array(steps))[:maximum]
     if state.best is None and state.tries >= RETREAT:
-        back = trying.retreats(here.w, std, state.constant)[:most]
-        made = np.concatenate([made[: most - len(back)], back])
-    return trying.beside(made, metric, std, state.round, most)
+        back = trying.retreats(here.w, std, state.constant)[:maximum]
+        trial_weights = np.concatenate([trial_weights[: maximum - len(back)], back])
+    return trying.beside(trial_weights, second_moments, std, state.round, maximum)
 
 
-def most_trials(game: adversaries.Game) -> int:
+def max_trials(game: adversaries.Game) -> int:
     """How many trials a reply has room for."""
-    return max(1, min(MOST_TRIALS, MOST_BYTES // (8 * (game.C.size + len(game.alpha) + 1))))
+    return max(1, min(MAX_TRIALS, MAX_BYTES // (8 * (game.C.size + len(game.alpha) + 1))))
 
 
-def trials_question(plan: Plan) -> Trials | None:
-    """The largest question about trials that a fit may ask; None where it asks for none."""
+def trials_request(plan: Plan) -> Trials | None:
+    """The largest request about trials that a fit may ask; None where it asks for none."""
     if not suits(plan.method):
         return None
-    return Trials(np.zeros((most_trials(adversaries.game(plan)), plan.features + 1)))
+    return Trials(np.zeros((max_trials(adversaries.game(plan)), plan.features + 1)))
 
 
-def said(
+def round_entry(
     state: LimitedState,
     of: adversaries.Point,
-    kept: bool,
-    found: adversaries.SolvedStep,
+    accepted: bool,
+    solved_step: adversaries.SolvedStep,
     promised: float,
 ) -> dict:
     """A round's record."""
     game = replace(state.game, round=state.round, damping=state.damping, nu=state.nu)
-    return exact.record(game, of, kept, found, promised)
+    return exact.record(game, of, accepted, solved_step, promised)
 
 
 def proposed(
     state: LimitedState,
     there: adversaries.Point,
-    kept: bool,
-    found: adversaries.SolvedStep,
+    accepted: bool,
+    solved_step: adversaries.SolvedStep,
     promised: float,
     model: QuadraticModel,
 ) -> LimitedState:
@@ -336,38 +347,43 @@ def proposed(
     within = state.keeps(here) and model.aim <= state.fairness.tau
     outcome = "rounds" if state.round >= game.method.max_rounds else "running"
     still = promised < tolerance
-    if found.multiplier < 1e-9:  # nothing binds: a smooth optimum
-        still &= bool(np.abs(found.p).max() < exact.STILL * (1 + np.abs(here.w).max()))
+    if solved_step.multiplier < 1e-9:  # nothing binds: a smooth optimum
+        still &= bool(np.abs(solved_step.p).max() < exact.STILL * (1 + np.abs(here.w).max()))
     if (within and still) or (best is not None and state.since >= PATIENCE):
         outcome = "converged"
     if outcome != "running" and best is not None and (not within or best.loss < here.loss):
         here = best
     # the last entry is of what the fit ends with
-    entry = said(state, there if outcome == "running" else here, kept, found, promised)
+    entry = round_entry(
+        state, there if outcome == "running" else here, accepted, solved_step, promised
+    )
     precision = float(np.clip(0.3 * promised, 3e-5, 1e-3))
     # many trials from the first step on that decisions refuse
-    looks = outcome == "running" and state.limited and (state.tries > 0 or not kept)
+    looks = outcome == "running" and state.limited and (state.tries > 0 or not accepted)
     return replace(
         state,
-        trials=candidates(state, model, found) if looks else None,
-        game=replace(game, C=found.C, precision=precision),
+        trials=candidates(state, model, solved_step) if looks else None,
+        game=replace(game, C=solved_step.C, precision=precision),
         here=here,
-        w=here.w if outcome != "running" else here.w + found.p,
-        alpha=found.alpha,
-        step=found,
+        w=here.w if outcome != "running" else here.w + solved_step.p,
+        alpha=solved_step.alpha,
+        step=solved_step,
         promised=promised,
-        nu=min(state.nu * (2.0 if kept and found.multiplier > 0.8 * state.nu else 1.0), MOST_NU),
+        nu=min(
+            state.nu * (2.0 if accepted and solved_step.multiplier > 0.8 * state.nu else 1.0),
+            MAX_NU,
+        ),
         outcome=outcome,
         history=(*state.history, entry),
     )
 
 
 def cuts_at(
-    state: LimitedState, psi: np.ndarray, sums: Mapping[str, np.ndarray], least: float
+    state: LimitedState, psi: np.ndarray, sums: Mapping[str, np.ndarray], minimum: float
 ) -> np.ndarray:
-    """Cuts (k, G, F + 1) of the fairness adversary that exceed ``least`` at psi."""
+    """Cuts (k, G, F + 1) of the fairness adversary that exceed ``minimum`` at psi."""
     cuts = adversaries.cuts_at(state.game, psi, sums)
-    return cuts[np.einsum("kgm,gm->k", cuts, psi) > least]
+    return cuts[np.einsum("kgm,gm->k", cuts, psi) > minimum]
 
 
 def evaluate(state: LimitedState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
@@ -428,11 +444,11 @@ def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.Solv
         several = state.game.method.q == 0 and alphas.shape[1] > 1
         alphas = np.vstack([old.alphas, alphas]) if several else alphas
         cuts = np.concatenate([old.cuts, cuts])
-    assert state.metric is not None
-    std = deviation(state.metric, here.w)
+    assert state.second_moments is not None
+    std = deviation(state.second_moments, here.w)
     while True:
         step, alphas, cuts = _passes(state, model, damping, alphas, cuts)
-        far = float(np.sqrt(step.p @ state.metric @ step.p)) / (FAR * std or np.inf)
+        far = float(np.sqrt(step.p @ state.second_moments @ step.p)) / (FAR * std or np.inf)
         if far <= 1.0 or not state.limited or damping > 1e6:
             return step, damping
         damping *= max(2.0, 2 * far)
@@ -444,9 +460,9 @@ def _passes(
     """A quadratic program in (p, t, xi), solved again until no worse cut is left at its own w + p."""
     here, game = model.here, state.game
     sums, D = here.sums, len(here.w)
-    assert state.metric is not None
+    assert state.second_moments is not None
     psi = sums["psi_hat"]
-    for left in reversed(range(exact.MOST_PASSES)):
+    for left in reversed(range(exact.MAX_PASSES)):
         P, q, G, h = program(state, model, damping, alphas, cuts)
         solution = minimise(P, q, G, h, _without_cuts(len(alphas), len(cuts)))
         p, t, xi = solution.x[:D], solution.x[D], max(solution.x[D + 1], 0.0)
@@ -477,9 +493,9 @@ def program(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """P, q, G and h of the program."""
     D = len(model.here.w)
-    assert state.metric is not None
+    assert state.second_moments is not None
     P = np.zeros((D + 2, D + 2))
-    P[:D, :D] = model.H + damping * (state.metric + 1e-6 * np.eye(D))
+    P[:D, :D] = model.H + damping * (state.second_moments + 1e-6 * np.eye(D))
     here = model.here
     limited = here.sums["psi_hat"], here.sums["J_hat"], model.aim
     q = np.concatenate([adversaries.ridge_of(state.game) * here.w, [1.0, state.nu]])

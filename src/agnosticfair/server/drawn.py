@@ -9,7 +9,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.methods import Network
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.questions import Moments
+from agnosticfair.protocol.requests import Moments
 from agnosticfair.server.plan import Beginning, Plan
 
 
@@ -23,7 +23,7 @@ class Drawn:
     gram: np.ndarray
 
 
-def moments_question(plan: Plan) -> Broadcast[Moments]:
+def moments_request(plan: Plan) -> Broadcast[Moments]:
     """Ask for the moments of features and kernels; a network that cannot be built is refused first."""
     _initial(plan, 0)
     return Broadcast(0, plan.task, Moments())
@@ -43,6 +43,6 @@ def drawn(plan: Plan, beginning: Beginning) -> Drawn:
     assert beginning.answer is not None
     moments, (w, pulled) = beginning.answer.sums, _initial(plan, beginning.seed)
     x = moments["x"] / moments["mass"]
-    spread = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
-    w = np.concatenate([x, np.where(spread > 1e-6, spread, 1.0), w[2 * len(x) :]])
+    deviation = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
+    w = np.concatenate([x, np.where(deviation > 1e-6, deviation, 1.0), w[2 * len(x) :]])
     return Drawn(w, plan.method.ridge * pulled, moments["gram"])

@@ -3,10 +3,10 @@
     min_w  Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
     subject to  <C, psi_g(w)> <= tau  for every cut C of the fairness adversary's set
 
-Once per round the clients send value and slope of every coefficient of alpha at one trial w (see
+Once per round the clients send value and gradient of every coefficient of alpha at one trial w (see
 ``client.sums``). The server then knows a model of *every* alpha at once:
 psi(w + p) = psi + J p. It steps to the p that minimises the model plus a curvature of the
-Lagrangian, adding the reweighings that are worst at w + p until none is left, and lets a merit
+Lagrangian, adding the reweightings that are worst at w + p until none is left, and lets a merit
 function, Phi + nu * violation, decide whether the step is kept.
 """
 
@@ -22,7 +22,7 @@ from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.quadratic import Solution, minimise
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.questions import Sums
+from agnosticfair.protocol.requests import Sums
 from agnosticfair.server.adversaries import TYPES as TYPES
 from agnosticfair.server.adversaries import (
     Game,
@@ -39,9 +39,9 @@ from agnosticfair.server.adversaries import (
     ridge_of,
 )
 from agnosticfair.server.adversaries import worst_cases as worst_cases
-from agnosticfair.server.plan import Beginning, HeldBy, Plan, Start, fairness_of
+from agnosticfair.server.plan import Beginning, Binding, Plan, Start, fairness_of
 
-MOST_PASSES = 12
+MAX_PASSES = 12
 """Times the server looks for new cuts at one model before it takes the step it has."""
 
 FEASIBLE, STILL = 1e-5, 1e-6
@@ -61,23 +61,26 @@ def start_of(state: Game) -> Start | None:
         return None
     cuts = state.step.cuts
     cuts = cuts[~(cuts[:, :, -1] != 0).any(axis=1)]
-    return Start(state.w, HeldBy(state.alpha, state.C, state.step.alphas, cuts, state.nu))
+    return Start(state.w, Binding(state.alpha, state.C, state.step.alphas, cuts, state.nu))
 
 
 def warm(state: Game, start: Start) -> Game:
     """The state before the first round, begun where another fit ended."""
-    held = start.held
-    kernels = held is None or (held.alpha.shape, held.C.shape) == (state.alpha.shape, state.C.shape)
+    binding = start.binding
+    kernels = binding is None or (binding.alpha.shape, binding.C.shape) == (
+        state.alpha.shape,
+        state.C.shape,
+    )
     if start.w.shape != state.w.shape or not kernels:
         raise SettingsError(
             "the fit to begin from had other features, kernels or groups: begin anew"
         )
     state = replace(state, w=start.w, damping=WARM)
-    if held is None:
+    if binding is None:
         return state
-    still, alpha, C = np.zeros_like(start.w), held.alpha, held.C
-    step = SolvedStep(still, 0.0, 0.0, alpha, C, held.alphas, held.cuts)
-    return replace(state, alpha=alpha, C=C, step=step, nu=held.nu)
+    still, alpha, C = np.zeros_like(start.w), binding.alpha, binding.C
+    step = SolvedStep(still, 0.0, 0.0, alpha, C, binding.alphas, binding.cuts)
+    return replace(state, alpha=alpha, C=C, step=step, nu=binding.nu)
 
 
 def suits(method: Method) -> bool:
@@ -89,14 +92,14 @@ def before(plan: Plan) -> None:
     """Nothing is asked before the first round."""
 
 
-def question(state: Game) -> Sums:
+def request(state: Game) -> Sums:
     """What the next round asks of every client."""
     C = state.C if state.here is None else for_clients(state.C, state, state.here.sums)
     measured = fairness_of(state.method).measured
     return Sums(measured, state.method.share, state.w, state.alpha, C)
 
 
-def curvature(state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+def hessian_of(state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The Lagrangian's Hessian, made positive definite, plus damping."""
     H = sums["H"] / state.n + np.diag(ridge_of(state))
     if state.method.q > 0:
@@ -105,14 +108,14 @@ def curvature(state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:
         J = sums["J_L"] / n_k[:, None]
         H = H + (J * (q * F ** (q - 1) * n_k / state.n)[:, None]).T @ J
     values, vectors = np.linalg.eigh((H + H.T) / 2)
-    least = max(1e-3 * state.method.ridge, 1e-9)
-    return (vectors * (np.maximum(values, least) + state.damping)) @ vectors.T
+    floor = max(1e-3 * state.method.ridge, 1e-9)
+    return (vectors * (np.maximum(values, floor) + state.damping)) @ vectors.T
 
 
 def solve_model(state: Game, here: Point) -> SolvedStep:
     """The step from ``here`` that is best for the linearised problem, with all its worst cuts."""
     sums, tau, D = here.sums, fairness_of(state.method).tau, len(here.w)
-    H, ridge = curvature(state, sums), ridge_of(state)
+    H, ridge = hessian_of(state, sums), ridge_of(state)
     old = state.step
     alphas = here.alpha[None]
     if old is not None and state.method.q == 0:
@@ -121,7 +124,7 @@ def solve_model(state: Game, here: Point) -> SolvedStep:
     q = np.concatenate([ridge * here.w, [1.0, state.nu]])
     P = np.zeros((D + 2, D + 2))
     P[:D, :D] = H
-    for left in reversed(range(MOST_PASSES)):
+    for left in reversed(range(MAX_PASSES)):
         G, h = rows_of(state, here, alphas, cuts, (sums["psi_g"], sums["J_g"], tau))
         solution = minimise(P, q, G, h)
         if solution.outcome is not Outcome.OPTIMAL or not left:
@@ -152,10 +155,10 @@ def rows_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """G and h of the quadratic program in (p, t, xi): loss cuts, fairness cuts, xi >= 0.
 
-    limited: psi, (G, M), that the cuts hold for, its slopes (G, M, D), and what a cut may be at most.
+    limited: psi, (G, M), that the cuts hold for, its gradients (G, M, D), and what a cut may be at most.
     """
     sums, D, k, m, share = here.sums, len(here.w), len(alphas), len(cuts), state.method.share
-    psi, J, most = limited
+    psi, J, maximum = limited
     G, h = np.zeros((k + m + 1, D + 2)), np.zeros(k + m + 1)
     G[:k, :D] = ((1 - share) * sums["J_1"] + share * alphas @ sums["J_L"]) / state.n
     G[:k, D] = -1.0
@@ -164,7 +167,7 @@ def rows_of(
         h[:k] = -(here.loss - ridge_of(state) @ (here.w * here.w) / 2)
     G[k:-1, :D] = np.einsum("kgm,gmd->kd", cuts, J)
     G[k:-1, D + 1] = -1.0
-    h[k:-1] = most - np.einsum("kgm,gm->k", cuts, psi)
+    h[k:-1] = maximum - np.einsum("kgm,gm->k", cuts, psi)
     G[-1, D + 1] = -1.0
     return G, h
 
@@ -218,25 +221,27 @@ def step(state: Game, reply: Reply) -> Game:
     sums = drawn_together(state, reply.sums)
     there = evaluate(state, state.w, sums)
     check_finite(there.loss, reply.round)
-    state, kept = judged(replace(state, round=reply.round), there)
+    state, accepted = judged(replace(state, round=reply.round), there)
     here = state.here
     assert here is not None
     model = solve_model(state, here)
     decrement = here.merit(state.nu, fairness_of(state.method).tau) - model.merit
-    return moved(state, here, model, record(state, there, kept, model, decrement))
+    return moved(state, here, model, record(state, there, accepted, model, decrement))
 
 
-def record(of: Game, point: Point, kept: bool, found: SolvedStep, decrement: float) -> dict:
+def record(
+    of: Game, point: Point, accepted: bool, solved_step: SolvedStep, decrement: float
+) -> dict:
     """A round's record."""
     return {
         "round": of.round,
-        "kept": bool(kept),
+        "kept": bool(accepted),
         "loss": point.loss,
         "worst": point.worst,
         "decrement": decrement,
-        "step": float(np.abs(found.p).max()),
-        "cuts": len(found.cuts),
-        "multiplier": found.multiplier,
+        "step": float(np.abs(solved_step.p).max()),
+        "cuts": len(solved_step.cuts),
+        "multiplier": solved_step.multiplier,
         "damping": of.damping,
         "nu": of.nu,
         "accuracy": float(point.sums["correct"]) / of.n,
@@ -245,7 +250,7 @@ def record(of: Game, point: Point, kept: bool, found: SolvedStep, decrement: flo
 
 
 def judged(state: Game, there: Point) -> tuple[Game, bool]:
-    """The state at the better of two points, and whether it is the new one: the merit must fall by a part
+    """The state at the better of two points, and whether it is the new one: the merit must fall by a subgroup
     of what the model promised, and the damping follows how well it kept its promise."""
     here, tau = state.here, fairness_of(state.method).tau
     if here is None or state.step is None:
@@ -253,9 +258,11 @@ def judged(state: Game, there: Point) -> tuple[Game, bool]:
     before = here.merit(state.nu, tau)
     promised = before - state.step.merit
     ratio = (before - there.merit(state.nu, tau)) / max(promised, 1e-15)
-    kept = ratio > 0.05 or promised < 1e-13
-    factor = 6.0 if not kept else 2.0 if ratio < 0.3 else 0.15 if ratio > 0.8 else 1.0
-    return replace(state, here=there if kept else here, damping=state.damping * factor), kept
+    accepted = ratio > 0.05 or promised < 1e-13
+    factor = 6.0 if not accepted else 2.0 if ratio < 0.3 else 0.15 if ratio > 0.8 else 1.0
+    return replace(
+        state, here=there if accepted else here, damping=state.damping * factor
+    ), accepted
 
 
 def settled(state: Game, here: Point, entry: Mapping[str, float]) -> bool:

@@ -119,13 +119,15 @@ def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning
     full = hessian_numbers(len(heads), D) > D
     hessian = np.zeros((len(heads), D, D) if full else (len(heads), D))
     none = np.zeros((0, *w.shape))
-    made = Learning(
+    learning = Learning(
         kind, heads, folds, seed, plan.task.n, ridge, bits, w, w, value, hessian, w, none, none
     )
-    return made if heads else replace(made, held_out=0.0, outcome="learned")  # all are given
+    return (
+        learning if heads else replace(learning, held_out=0.0, outcome="learned")
+    )  # all are given
 
 
-def question(state: Learning) -> Learn:
+def request(state: Learning) -> Learn:
     """What the next round asks of every client."""
     return Learn(state.heads, state.folds, state.seed, state.fresh, state.w)
 
@@ -138,8 +140,10 @@ def step(state: Learning, reply: Reply) -> Learning:
     penalty = _penalty(state)
     value = sums["head_loss"] + ((state.w**2) @ penalty) / 2
     if "head_hessian" in sums:
-        told = sums["head_hessian"]
-        state = replace(state, hessian=_square(told, state.w.shape[-1]) if state.full else told)
+        hessians = sums["head_hessian"]
+        state = replace(
+            state, hessian=_square(hessians, state.w.shape[-1]) if state.full else hessians
+        )
     better = value <= state.value + 1e-9 * np.abs(value)
     gradient = sums["head_gradient"] + state.w * penalty
     state = _remembered(state, gradient, better)
@@ -202,17 +206,17 @@ def _without_folds(state: Learning, sums: Any) -> Learning:
 
 def _penalty(state: Learning) -> np.ndarray:
     """The ridge of every weight, (D,): none on the intercept, and in the units of a scaled feature."""
-    own = state.ridge * np.ldexp(1.0, 2 * (state.bits - WEIGHT_BITS))
-    own[-1] = 1e-6 * state.ridge
-    return own
+    scaled_ridge = state.ridge * np.ldexp(1.0, 2 * (state.bits - WEIGHT_BITS))
+    scaled_ridge[-1] = 1e-6 * state.ridge
+    return scaled_ridge
 
 
 def _square(lower: np.ndarray, D: int) -> np.ndarray:
     """Symmetric matrices from their lower triangles, (H, D, D)."""
-    found, (i, j) = np.zeros((len(lower), D, D)), np.tril_indices(D)
-    found[:, i, j] = lower
-    found[:, j, i] = lower
-    return found
+    matrices, (i, j) = np.zeros((len(lower), D, D)), np.tril_indices(D)
+    matrices[:, i, j] = lower
+    matrices[:, j, i] = lower
+    return matrices
 
 
 def _newton(
@@ -239,8 +243,8 @@ def _remembered(state: Learning, gradient: np.ndarray, better: np.ndarray) -> Le
     on = better[:, :, None]
     move, turn = (state.w - state.best) * on, (gradient - state.gradient) * on
     moves, turns = (
-        np.concatenate([kept, new[None]])[-PAIRS:]
-        for kept, new in ((state.moves, move), (state.turns, turn))
+        np.concatenate([history, new[None]])[-PAIRS:]
+        for history, new in ((state.moves, move), (state.turns, turn))
     )
     return replace(state, moves=moves, turns=turns)
 

@@ -1,4 +1,4 @@
-"""What the census settles: the task that every client works on, and the kernels' centres.
+"""What the summary statistics settles: the task that every client works on, and the kernels' centres.
 
 It sees sums only, and never imports the client's side or an engine.
 """
@@ -11,16 +11,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair.data.census import Census, check_census, encoding_of, positive_label
+from agnosticfair.data.summary import (
+    SummaryStatistics,
+    check_statistics,
+    encoding_of,
+    positive_label,
+)
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
-from agnosticfair.mathematics.notions import NOTIONS
-from agnosticfair.mathematics.parts import SITE
+from agnosticfair.mathematics.metrics import METRICS
+from agnosticfair.mathematics.subgroups import SITE
 from agnosticfair.methods import Fairness, Method, needs_groups
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.questions import Architecture, Centres, Clusters, Task
+from agnosticfair.protocol.requests import Architecture, Centres, Clusters, Task
 
 NO_FAIRNESS = Fairness(tau=1.0)
 
@@ -32,7 +37,7 @@ def fairness_of(method: Method) -> Fairness:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the census settles.  n: how many rows there are.  s_bar: the mean of the groups' numbers.
+    """What the summary statistics settles.  n: how many rows there are.  s_bar: the mean of the groups' numbers.
     negative: the name of the other label.  base_rate: the share of positive labels.
     declared: whether a schema says which bins columns of numbers have."""
 
@@ -62,8 +67,8 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class HeldBy:
-    """What held an ended fit's weights: both adversaries' reweighings, their cuts, and what a violation weighed."""
+class Binding:
+    """What held an ended fit's weights: both adversaries' reweightings, their cuts, and what a violation weighed."""
 
     alpha: np.ndarray
     C: np.ndarray
@@ -74,13 +79,13 @@ class HeldBy:
 
 @dataclass(frozen=True)
 class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweighings that held them, where the other
+    """Where a fit ended, for a similar one to begin: its weights, and the reweightings that held them, where the other
     has the same adversaries; of a limit on decisions the metric of features.  Of a rule w are the multipliers, and
     estimates what was learned: on the same rows another fit need not learn it again."""
 
     w: np.ndarray
-    held: HeldBy | None = None
-    metric: np.ndarray | None = None
+    binding: Binding | None = None
+    second_moments: np.ndarray | None = None
     estimates: Estimates | None = None
 
 
@@ -96,7 +101,7 @@ class Beginning:
 
 def plan(
     method: Method,
-    census: Census,
+    statistics: SummaryStatistics,
     clients: tuple[str, ...],
     *,
     sensitive_features: str | Sequence[str] | None = None,
@@ -104,56 +109,57 @@ def plan(
     scale: bool = True,
 ) -> Plan:
     """Agree on the encoding, the label and the groups, from what the clients' summaries add up to."""
-    check_census(census)
-    positive = positive_label(census, positive)
+    check_statistics(statistics)
+    positive = positive_label(statistics, positive)
     others = [
-        label for label, count in sorted(census.labels.items()) if count and label != positive
+        label for label, count in sorted(statistics.labels.items()) if count and label != positive
     ]
-    names = sensitive_names(method, census, sensitive_features)
+    names = sensitive_names(method, statistics, sensitive_features)
     features = [
-        (name, tuple(sorted(g for g, c in census.groups[name].items() if c > 0))) for name in names
+        (name, tuple(sorted(g for g, c in statistics.groups[name].items() if c > 0)))
+        for name in names
     ]
     fairness, network = fairness_of(method), method.network
     if fairness.surrogate.kind == "covariance" and len(names) != 1:
         raise SettingsError(
             f"surrogate 'covariance' looks at one sensitive feature, not {len(names)}"
         )
-    compared = comparisons(features, fairness.notion, fairness.intersections)
-    counts = census.groups[names[0]] if len(names) == 1 else {}
+    compared = comparisons(features, fairness.metric, fairness.intersections)
+    counts = statistics.groups[names[0]] if len(names) == 1 else {}
     task = Task(
-        encoding=encoding_of(census, scale),
+        encoding=encoding_of(statistics, scale),
         positive=positive,
         sensitive_features=tuple(features),
-        by_label=NOTIONS[fairness.notion].uses_labels,
-        n=max(1, round(census.mass)),
+        by_label=METRICS[fairness.metric].uses_labels,
+        n=max(1, round(statistics.mass)),
         clients=clients,
         basis=method.basis,
         fair_basis=fairness.basis,
         network=None if network is None else Architecture(network.name, network.hidden),
     )
-    s_bar = sum(j * counts.get(g, 0) for j, g in enumerate(task.groups)) / census.n
+    s_bar = sum(j * counts.get(g, 0) for j, g in enumerate(task.groups)) / statistics.n
     negative = others[0] if len(others) == 1 else f"not {positive}"
-    base_rate = census.labels.get(positive, 0) / max(sum(census.labels.values()), 1)
-    return Plan(method, task, census.n, s_bar, compared, negative, base_rate)
+    base_rate = statistics.labels.get(positive, 0) / max(sum(statistics.labels.values()), 1)
+    return Plan(method, task, statistics.n, s_bar, compared, negative, base_rate)
 
 
-def check_missing(method: Method, census: Census) -> None:
+def check_missing(method: Method, statistics: SummaryStatistics) -> None:
     """Raise where rows lack numbers that the method's learner needs."""
-    if census.missing and (method.rule is None or not method.rule.takes_missing):
+    if statistics.missing and (method.rule is None or not method.rule.takes_missing):
         what = f"method {method.name!r}"
         what += "" if method.rule is None else f" with learner {method.rule.learner!r}"
         raise DataError(
-            f"column {census.missing[0]!r} is missing (NaN) in some rows, and {what} needs a number in each: take "
+            f"column {statistics.missing[0]!r} is missing (NaN) in some rows, and {what} needs a number in each: take "
             "method 'rule' or 'fl' with learner 'trees' or 'additive' (--learner trees), or fill the column"
         )
 
 
 def sensitive_names(
-    method: Method, census: Census, sensitive_features: str | Sequence[str] | None
+    method: Method, statistics: SummaryStatistics, sensitive_features: str | Sequence[str] | None
 ) -> tuple[str, ...]:
     """The sensitive features the groups come from; with one there is no choice to make, and a method without
     fairness needs none."""
-    names = sorted(census.groups)
+    names = sorted(statistics.groups)
     if sensitive_features is None and (len(names) == 1 or not (names or needs_groups(method))):
         return tuple(names)
     wanted = (
@@ -162,7 +168,7 @@ def sensitive_names(
         else tuple(sensitive_features)
     )
     for name in wanted or (None,):
-        if name not in census.groups:
+        if name not in statistics.groups:
             raise SettingsError(
                 f"no sensitive feature {name!r}; there are: {', '.join(names) or 'none'}"
             )
@@ -173,7 +179,7 @@ def sensitive_names(
     return tuple(str(name) for name in wanted)
 
 
-KMEANS_ROUNDS, LEAST_ROWS = 6, 10
+KMEANS_ROUNDS, MIN_ROWS = 6, 10
 """Steps of k-means, and the rows under which a cluster's mean would say too much of each: it stays put."""
 
 
@@ -186,17 +192,17 @@ def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
     wanted, columns = kernels_wanted(plan.method), len(numeric) + len(categorical)
     u = qmc.Halton(columns, rng=np.random.default_rng(seed)).random(wanted)
     low, high = np.array([entry[1:] for entry in numeric], float).reshape(-1, 2).T
-    own = u[:, : len(numeric)]
-    blocks = [own if encoding.scale else low + own * (high - low)]
+    uniform = u[:, : len(numeric)]
+    blocks = [uniform if encoding.scale else low + uniform * (high - low)]
     for j, (_, values) in enumerate(categorical, len(numeric)):
         blocks.append(np.eye(len(values))[(u[:, j] * len(values)).astype(int)])
-    drawn = dict(zip((name for name, *_ in numeric), (low + own * (high - low)).T, strict=True))
-    for (name, edges), size in zip(encoding.bands, encoding.band_sizes(), strict=True):
+    drawn = dict(zip((name for name, *_ in numeric), (low + uniform * (high - low)).T, strict=True))
+    for (name, edges), size in zip(encoding.bins, encoding.bin_sizes(), strict=True):
         blocks.append(np.eye(size)[np.searchsorted(edges, drawn[name], "right")])
     return np.hstack(blocks)
 
 
-def clusters_question(plan: Plan, centres: np.ndarray, step: int) -> Broadcast[Clusters]:
+def clusters_request(plan: Plan, centres: np.ndarray, step: int) -> Broadcast[Clusters]:
     """Ask which rows are near which centre, as sums."""
     return Broadcast(step, plan.task, Clusters(centres))
 
@@ -204,7 +210,7 @@ def clusters_question(plan: Plan, centres: np.ndarray, step: int) -> Broadcast[C
 def moved(centres: np.ndarray, total: Reply) -> np.ndarray:
     """The means of the clusters; a small one's centre stays where it is."""
     count = total.sums["count"][:, None]
-    return np.where(count >= LEAST_ROWS, total.sums["total"] / np.maximum(count, 1), centres)
+    return np.where(count >= MIN_ROWS, total.sums["total"] / np.maximum(count, 1), centres)
 
 
 def centres_kind(method: Method) -> str | None:
@@ -229,7 +235,7 @@ def consents(method: Method) -> frozenset[str]:
     return frozenset(filter(None, (shown, "shares_site_totals" if apart else None)))
 
 
-def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast[Centres] | None:
+def centres_request(plan: Plan, seed: int, share: float = 0.0) -> Broadcast[Centres] | None:
     """Ask for candidate centres; None where no basis needs any.
 
     The first share is about half more than are needed if all rows differ. Equal rows count once, so
@@ -242,10 +248,10 @@ def centres_question(plan: Plan, seed: int, share: float = 0.0) -> Broadcast[Cen
     return Broadcast(0, plan.task, Centres(seed, share))
 
 
-def enough(plan: Plan, ask: Broadcast[Centres], offered: Candidates) -> bool:
+def enough(plan: Plan, request: Broadcast[Centres], offered: Candidates) -> bool:
     """Whether there are centres enough, or no more to be had."""
     wanted = kernels_wanted(plan.method)
-    return ask.asked.share >= 1.0 or len(offered.lowest(wanted)) == wanted
+    return request.request.share >= 1.0 or len(offered.lowest(wanted)) == wanted
 
 
 def kernels_wanted(method: Method) -> int:

@@ -1,17 +1,17 @@
-"""A linear model from few noisy totals: one noisy second moment, then some steps with noisy slopes.
+"""A linear model from few noisy totals: one noisy second moment, then some steps with noisy gradients.
 
     min_w  mean loss + ridge |w|^2 / 2   subject to   |rate_j - rate_k| <= tau  for the groups compared,
 
-everywhere and, where there are named parts, in each of them as far as noise lets it be seen: there tau is wider by
-what noise alone would show, and slopes are asked for in the few parts that differ most.
+everywhere and, where there are subgroups, in each of them as far as noise lets it be seen: there tau is wider by
+what noise alone would show, and gradients are asked for in the few subgroups that differ most.
 
 Noise goes furthest on few numbers. The curvature of the logistic loss is at most a quarter of the second
 moment of the rows, and on average a fraction of it that one number per round tells: so the moment is asked
-for once, and a round sends D slopes of the loss, a slope and a count for each group. A step minimises
+for once, and a round sends D gradients of the loss, a gradient and a count for each group. A step minimises
 
     gradient . p + p . H p / 2   subject to   |r + J p| <= tau,   H = (1 + slack) curve S / n + ridge
 
-with r the difference of the *decisions'* rates and J its slope, smoothed by a sigmoid as wide as the scores'
+with r the difference of the *decisions'* rates and J its gradient, smoothed by a sigmoid as wide as the scores'
 standard deviation, which S and w tell. Everything here is post-processing of noisy totals.
 """
 
@@ -27,9 +27,10 @@ from agnosticfair.mathematics.fairness import Comparisons
 from agnosticfair.mathematics.quadratic import minimise
 
 ROUNDS = 8
-SLACK, LEAST_CURVE, LEAST_TEMPERATURE = 0.3, 0.02, 0.1
-MOST_ACTIVE, FAR = 3, 20.0
-"""Parts whose slopes a round asks for, at most; and by how many deviations of noise a group's rows must exceed it."""
+SLACK, MIN_HESSIAN, MIN_TEMPERATURE = 0.3, 0.02, 0.1
+MAX_ACTIVE, FAR = 3, 20.0
+"""Subgroups whose gradients a round asks for, at most; and by how many deviations of noise a group's rows must exceed
+it."""
 
 FIRST_STEP, LATER_STEP = 2.0, 1.0
 """How far the scores may move in a round, as a root mean square: the first step begins at zero."""
@@ -37,7 +38,7 @@ FIRST_STEP, LATER_STEP = 2.0, 1.0
 
 @dataclass(frozen=True)
 class Problem:
-    """n, groups: noisy counts, of all rows, and by part and cell, (1 + M, G), everybody first.  S: (D, D), the
+    """n, groups: noisy counts, of all rows, and by subgroup and cell, (1 + M, G), everybody first.  S: (D, D), the
     noisy second moment, a sum, made positive definite.  compared: the groups and their pairs; tau: what is
     allowed between them.  off: the standard deviation of the noise of a count of decisions."""
 
@@ -68,7 +69,7 @@ def second_moment(upper: np.ndarray, deviation: float) -> np.ndarray:
 def temperature(problem: Problem, w: np.ndarray) -> float:
     """The scores' standard deviation under w, by the noisy moments; the intercept's column holds the means."""
     mean, square = problem.S[-1] @ w / problem.n, w @ problem.S @ w / problem.n
-    return float(max(np.sqrt(max(square - mean * mean, 0.0)), LEAST_TEMPERATURE))
+    return float(max(np.sqrt(max(square - mean * mean, 0.0)), MIN_TEMPERATURE))
 
 
 def stepped(
@@ -76,16 +77,19 @@ def stepped(
 ) -> np.ndarray:
     """w after round ``number``; the first one looks at the loss alone, for at w = 0 all decisions are equal.
     From the second on steps in the loss grow shorter, as those of stochastic approximation do, while what
-    the constraint asks for is done in full.  active: the parts of which ``sums`` has slopes."""
+    the constraint asks for is done in full.  active: the subgroups of which ``sums`` has gradients."""
     first, D = number == 1, len(w)
-    H, gradient = loss_model(problem, w, sums["gradient"], float(sums["curve"]), number)
+    H, gradient = loss_model(problem, w, sums["gradient"], float(sums["hessian"]), number)
     p = -np.linalg.solve(H, gradient)
     if not first and problem.compared.pairs:
-        r, J = differences(problem, sums["hat"][active], active), _slopes(problem, w, sums, active)
+        r, J = (
+            differences(problem, sums["hat"][active], active),
+            _gradients(problem, w, sums, active),
+        )
         r, J = r.ravel(), J.reshape(-1, D)
         tau = allowed(problem, active).ravel()
-        found = minimise(H, gradient, np.vstack([J, -J]), np.concatenate([tau - r, tau + r]))
-        p = found.x if found.outcome is Outcome.OPTIMAL else p
+        solution = minimise(H, gradient, np.vstack([J, -J]), np.concatenate([tau - r, tau + r]))
+        p = solution.x if solution.outcome is Outcome.OPTIMAL else p
     return moved(problem, w, p, first)
 
 
@@ -95,7 +99,7 @@ def loss_model(
     """The Hessian and the gradient of the mean loss with its ridge, from noisy totals; from the second round on the
     Hessian grows, and steps with it grow shorter."""
     n, D = problem.n, len(w)
-    share = np.clip((1 + SLACK) * curve / 4 / n, LEAST_CURVE, 0.25)
+    share = np.clip((1 + SLACK) * curve / 4 / n, MIN_HESSIAN, 0.25)
     H = max(1, number - 1) * share * problem.S / n + problem.ridge * np.eye(D)
     return H, gradient / n + problem.ridge * w
 
@@ -112,57 +116,57 @@ def _ends(compared: Comparisons) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rows(problem: Problem, active: np.ndarray) -> np.ndarray:
-    """Rows of each group in each of these parts, (K, P)."""
-    return np.maximum(problem.groups[active] @ problem.compared.parts.T, 1.0)
+    """Rows of each group in each of these subgroups, (K, P)."""
+    return np.maximum(problem.groups[active] @ problem.compared.members.T, 1.0)
 
 
 def differences(problem: Problem, hat: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Differences of the rates of decisions, (K, pairs).  hat: (K, G), of these parts."""
+    """Differences of the rates of decisions, (K, pairs).  hat: (K, G), of these subgroups."""
     first, second = _ends(problem.compared)
-    rates = hat @ problem.compared.parts.T / _rows(problem, active)
+    rates = hat @ problem.compared.members.T / _rows(problem, active)
     return rates[:, first] - rates[:, second]
 
 
-def _slopes(
+def _gradients(
     problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], active: np.ndarray
 ) -> np.ndarray:
-    """The slopes of these differences, (K, pairs, D)."""
+    """The gradients of these differences, (K, pairs, D)."""
     first, second = _ends(problem.compared)
-    by_group = np.einsum("pg,kgd->kpd", problem.compared.parts, sums["slopes"])
+    by_group = np.einsum("pg,kgd->kpd", problem.compared.members, sums["group_gradients"])
     by_group = by_group / (4 * temperature(problem, w)) / _rows(problem, active)[..., None]
     return by_group[:, first] - by_group[:, second]
 
 
 def allowed(problem: Problem, active: np.ndarray) -> np.ndarray:
-    """The difference that is allowed, (K, pairs): tau for everybody, and in a part as much more as the
+    """The difference that is allowed, (K, pairs): tau for everybody, and in a subgroup as much more as the
     standard deviation of what noise shows there, so that noise is not chased."""
     first, second = _ends(problem.compared)
-    cells = np.sqrt(problem.compared.parts.sum(axis=1))
-    off = problem.off * cells / _rows(problem, active)
+    scales = np.sqrt(problem.compared.members.sum(axis=1))
+    off = problem.off * scales / _rows(problem, active)
     wider = np.sqrt(off[:, first] ** 2 + off[:, second] ** 2)
     return problem.tau + np.where(active[:, None] > 0, wider, 0.0)
 
 
 def next_active(problem: Problem, hat: np.ndarray) -> np.ndarray:
-    """Whose slopes to ask for: everybody's, and those of the parts that exceed what is allowed most."""
+    """Whose gradients to ask for: everybody's, and those of the subgroups that exceed what is allowed most."""
     every = np.arange(len(hat))
     if not problem.compared.pairs or len(every) == 1:
         return np.zeros(1, int)
     excess = np.abs(differences(problem, hat, every)) - allowed(problem, every)
     worst = excess.max(axis=1)
     order = [int(m) for m in np.argsort(-worst[1:], kind="stable") + 1 if worst[m] > 0]
-    return np.array([0, *order[:MOST_ACTIVE]])
+    return np.array([0, *order[:MAX_ACTIVE]])
 
 
 def comparable(
-    groups: np.ndarray, compared: Comparisons, off: float, least: float, floor: float
+    groups: np.ndarray, compared: Comparisons, off: float, minimum: float, floor: float
 ) -> np.ndarray:
-    """Which parts, of the noisy counts (1 + M, G), are kept: those that hold the share ``least`` of all rows, and
+    """Which subgroups, of the noisy counts (1 + M, G), are kept: those that hold the share ``minimum`` of all rows, and
     of which every group compared has the share ``floor`` and far more rows than noise has, (M,) of bool."""
-    rows, whole = groups[1:] @ compared.parts.T, groups[1:].sum(axis=1)
+    rows, whole = groups[1:] @ compared.members.T, groups[1:].sum(axis=1)
     used = sorted({j for pair in compared.pairs for j in pair if j is not None})
     fewest = rows[:, used].min(axis=1) if used else whole
-    return (whole >= least * groups[0].sum()) & (fewest >= np.maximum(floor * whole, FAR * off))
+    return (whole >= minimum * groups[0].sum()) & (fewest >= np.maximum(floor * whole, FAR * off))
 
 
 def bounded(
@@ -171,12 +175,12 @@ def bounded(
     compared: Comparisons,
     quantile: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """By part, everybody first, (1 + M,): the largest difference of rates as measured, and what it is at most on
+    """By subgroup, everybody first, (1 + M,): the largest difference of rates as measured, and what it is at most on
     these rows: every noisy count may be off by ``quantile`` standard deviations, in whichever direction is worst."""
-    parts = compared.parts
-    cells = np.sqrt(parts.sum(axis=1))
-    off_rows, off_hat = (quantile * deviations[name] * cells for name in ("groups", "hat"))
-    rows, hat = sums["groups"] @ parts.T, sums["hat"] @ parts.T
+    members = compared.members
+    scales = np.sqrt(members.sum(axis=1))
+    off_rows, off_hat = (quantile * deviations[name] * scales for name in ("groups", "hat"))
+    rows, hat = sums["groups"] @ members.T, sums["hat"] @ members.T
     rates = np.clip(hat / np.maximum(rows, 1.0), 0.0, 1.0)
     high = np.clip((hat + off_hat) / np.maximum(rows - off_rows, 1.0), 0.0, 1.0)
     low = np.clip((hat - off_hat) / np.maximum(rows + off_rows, 1.0), 0.0, 1.0)

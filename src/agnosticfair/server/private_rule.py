@@ -3,7 +3,7 @@
     min_x  E[eps softplus(score / eps)] + sum_e tau_e |x_e|,   score = c - sum_e x_e u_e     (``mathematics.program``)
 
 over overall and single values. A round tells how many expected people of each group are decided positively in each of
-them, which is the gradient, and the Hessian of the few active multipliers. No step is judged by another question: eps
+them, which is the gradient, and the Hessian of the few active multipliers. No step is judged by another request: eps
 goes down a path, steps in the second half of the rounds grow shorter, and the last multipliers are averaged, as in
 stochastic approximation. In a single value tau is wider by the standard deviation of what noise shows there, so that
 noise is not chased. Everything here is post-processing of noisy totals.
@@ -23,8 +23,8 @@ from agnosticfair.learners.linear import WEIGHT_BITS
 from agnosticfair.mathematics.lasso import lasso_step
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.multipliers import Coordinates, RateLimits, coordinates
-from agnosticfair.protocol.privacy.questions import PrivateHeads, PrivateRates
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.privacy.requests import PrivateHeads, PrivateRates
+from agnosticfair.protocol.requests import Task
 from agnosticfair.server.plan import Plan
 from agnosticfair.server.private import Problem, loss_model, moved
 from agnosticfair.server.program import OVERALL
@@ -33,7 +33,7 @@ from agnosticfair.server.trainers import heads_of
 PATH = (0.3, 0.2, 0.1, 0.05, 0.05, 0.03)
 """Smoothing of decisions from round to round; the last one stays."""
 
-MOST_ACTIVE, JOINING, AVERAGED = 6, 2, 3
+MAX_ACTIVE, JOINING, AVERAGED = 6, 2, 3
 """Multipliers whose Hessian a round asks for, at most; how many may join in a round; and how many of the last rounds'
 multipliers are averaged."""
 
@@ -46,8 +46,8 @@ class NoisyTotals(Protocol):
     """Asks all sites for noisy totals, and knows their noise."""
 
     def total(self, kind: type[Any], round: int, task: Task, **more: Any) -> Mapping[str, Any]: ...
-    def question(self, kind: type[Any], **more: Any) -> Any: ...
-    def deviations(self, asked: Any, task: Task) -> dict[str, float]: ...
+    def request(self, kind: type[Any], **more: Any) -> Any: ...
+    def deviations(self, request: Any, task: Task) -> dict[str, float]: ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Dual:
 
 
 def trained(
-    asking: NoisyTotals,
+    coordinator_for: NoisyTotals,
     plan: Plan,
     problem: Problem,
     times: tuple[int, int],
@@ -82,49 +82,51 @@ def trained(
 ) -> Plan:
     """The plan whose task has estimates and a rule.  times: rounds of the heads and of the program.  noted: is told of
     each."""
-    rule, own = plan.method.rule, heads_of(plan)
+    rule, heads = plan.method.rule, heads_of(plan)
     assert rule is not None
-    w, prices = np.zeros((len(own), len(problem.S))), rule.prices(plan.base_rate)
+    w, error_costs = np.zeros((len(heads), len(problem.S))), rule.error_costs(plan.base_rate)
     for k in range(1, times[0] + 1):
-        sums = asking.total(PrivateHeads, k, plan.task, heads=own, w=w)
+        sums = coordinator_for.total(PrivateHeads, k, plan.task, heads=heads, w=w)
         before, w = w, heads_stepped(problem, w, sums, k)
         noted(step=float(np.abs(w - before).max()))
-    kind = "additive" if plan.task.encoding.bands else "linear"
-    estimates = Estimates(kind, own, 0, 0, {"w": on_grid(w[None], WEIGHT_BITS)})
+    kind = "additive" if plan.task.encoding.bins else "linear"
+    estimates = Estimates(kind, heads, 0, 0, {"w": on_grid(w[None], WEIGHT_BITS)})
     task = replace(plan.task, estimates=estimates)
-    state = _begun(asking, replace(plan, task=task), problem)
+    state = _begun(coordinator_for, replace(plan, task=task), problem)
     for k in range(1, times[1] + 1):
         eps, A = PATH[min(k, len(PATH)) - 1], state.at.coefficients(state.x)
         at = {"eps": eps, "shift": 0.0, "A": A, "directions": state.directions}
-        sums = asking.total(PrivateRates, k, task, prices=prices, **at)
+        sums = coordinator_for.total(PrivateRates, k, task, error_costs=error_costs, **at)
         state = stepped(state, sums, eps, k, times[1])
         noted(multipliers=int((state.x != 0).sum()))
-    named = task.named if task.named is not None and len(task.named.parts) else None
-    decision = Decision(prices, np.roll(state.averaged, -1, axis=0), 0.0, named)
+    named = task.subgroups if task.subgroups is not None and len(task.subgroups.values) else None
+    decision = Decision(error_costs, np.roll(state.averaged, -1, axis=0), 0.0, named)
     return replace(plan, task=replace(task, rule=decision))
 
 
-def binned(plan: Plan, bands: Mapping[str, Sequence[float]]) -> Plan:
+def binned(plan: Plan, bins: Mapping[str, Sequence[float]]) -> Plan:
     """The plan; with a rule its features have these bins, too."""
     if plan.method.rule is None:
         return plan
-    edges = tuple((name, tuple(own)) for name, own in sorted(bands.items()) if own)
-    encoding = replace(plan.task.encoding, bands=edges)
+    edges = tuple((name, tuple(cuts)) for name, cuts in sorted(bins.items()) if cuts)
+    encoding = replace(plan.task.encoding, bins=edges)
     return replace(plan, task=replace(plan.task, encoding=encoding))
 
 
-def _begun(asking: NoisyTotals, plan: Plan, problem: Problem) -> Dual:
+def _begun(coordinator_for: NoisyTotals, plan: Plan, problem: Problem) -> Dual:
     """Before the program's first round: expected people are those of a rule that decides positively for all."""
     rule, compared, task = plan.method.rule, plan.compared, plan.task
     assert rule is not None
-    prices = rule.prices(plan.base_rate)
-    everybody = {"prices": prices, "eps": 0.0, "shift": -2.0 * sum(prices)}
+    error_costs = rule.error_costs(plan.base_rate)
+    overall = {"error_costs": error_costs, "eps": 0.0, "shift": -2.0 * sum(error_costs)}
     none = {
         "A": np.zeros((len(problem.groups), len(compared.names))),
         "directions": np.zeros((0, 5)),
     }
-    off = asking.deviations(asking.question(PrivateRates, **everybody, **none), task)["rates"]
-    mass = asking.total(PrivateRates, 0, task, **everybody, **none)["rates"]
+    off = coordinator_for.deviations(
+        coordinator_for.request(PrivateRates, **overall, **none), task
+    )["rates"]
+    mass = coordinator_for.total(PrivateRates, 0, task, **overall, **none)["rates"]
     tau = np.full(len(mass), problem.tau)
     tau[0] *= 1.0 if len(tau) == 1 else OVERALL
     tau[0] = tau[0] if rule.overall is None else rule.overall
@@ -136,12 +138,12 @@ def heads_stepped(
     problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], number: int
 ) -> np.ndarray:
     """Every head's weights after round ``number``, (H, D)."""
-    found = np.empty_like(w)
-    for h, own in enumerate(w):
+    stepped = np.empty_like(w)
+    for h, weights in enumerate(w):
         totals = sums["gradients"][h], float(sums["curves"][h])
-        H, gradient = loss_model(problem, own, *totals, number)
-        found[h] = moved(problem, own, -np.linalg.solve(H, gradient), number == 1)
-    return found
+        H, gradient = loss_model(problem, weights, *totals, number)
+        stepped[h] = moved(problem, weights, -np.linalg.solve(H, gradient), number == 1)
+    return stepped
 
 
 def dual(
@@ -169,8 +171,8 @@ def stepped(
     H = (H + np.triu(H, 1).T) / (4 * eps * state.n) / scales[:, None] / scales
     values, vectors = np.linalg.eigh(H)
     k, j, other = at.k[on], at.j[on], at.other[on]
-    most = (1 / at.mass[k, j] + 1 / at.mass[k, other]) / (4 * eps)
-    H = (vectors * np.maximum(values, 0.0)) @ vectors.T + DAMPING * np.diag(most)
+    maximum = (1 / at.mass[k, j] + 1 / at.mass[k, other]) / (4 * eps)
+    H = (vectors * np.maximum(values, 0.0)) @ vectors.T + DAMPING * np.diag(maximum)
     late = number - rounds // 2
     length = 1.0 if late <= 0 else 2.0 / (late + 2)
     x = x.copy()
@@ -185,4 +187,4 @@ def _active(at: Coordinates, x: np.ndarray, r: np.ndarray) -> np.ndarray:
     excess[first] = -np.inf
     order = np.argsort(-excess, kind="stable")
     more = [e for e in order.tolist() if excess[e] > 0][:JOINING]
-    return np.sort(np.append(first, more)[: max(MOST_ACTIVE, int((at.k == 0).sum()))].astype(int))
+    return np.sort(np.append(first, more)[: max(MAX_ACTIVE, int((at.k == 0).sum()))].astype(int))

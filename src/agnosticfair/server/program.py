@@ -14,6 +14,7 @@ import numpy as np
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
+from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.mathematics.multipliers import (
     At,
     Coordinates,
@@ -22,34 +23,39 @@ from agnosticfair.mathematics.multipliers import (
     WorstUtility,
     unsettled,
 )
-from agnosticfair.mathematics.notions import notion_of
-from agnosticfair.mathematics.optimum import Optimum, next_scale, optimality, optimum, price
+from agnosticfair.mathematics.optimum import (
+    Optimum,
+    cost_sentences,
+    next_scale,
+    optimality,
+    optimum,
+)
 from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import ProgramSums, asked
+from agnosticfair.protocol.program import ProgramSums, sums_request
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-MOST_SHARE = 0.9
+MAX_SHARE = 0.9
 """Of the weight that the adversary of an agnostic rule moves: by the rest rows are decided that it leaves."""
 
-MOST_ROUNDS = 45
+MAX_ROUNDS = 45
 """Rounds after which no program is begun that would only say what other limits cost."""
 
 OVERALL, SETTLED, CHARGE = 0.5, 2e-3, 0.15
 """The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
-optimum's are converged, whatever the rounds.  CHARGE: of differences within the limits (``RateLimits.charge``), where
+optimum's are converged, whatever the rounds.  CHARGE: of differences within the limits (``RateLimits.spend``), where
 both errors cost 1."""
 
 
 @dataclass(frozen=True)
 class ProgramState:
-    """The program between two rounds.  names: of the compared groups.  prices: of a false positive and a false
+    """The program between two rounds.  names: of the compared groups.  error_costs: of a false positive and a false
     negative.  aside: once the rule is found, a program with limits ``scale`` times as large, which says what they would
     cost; further: what those before had.  w: none; alpha: overall alone."""
 
     inner: State
-    prices: tuple[float, float]
+    error_costs: tuple[float, float]
     names: tuple[str, ...]
     round: int = 0
     outcome: str = "running"
@@ -84,8 +90,8 @@ def before(plan: Plan) -> Broadcast[Any] | None:
 
 def weight_functions(plan: Plan) -> int:
     """K, with overall."""
-    if plan.task.named is not None:
-        return len(plan.task.named.parts) + 1
+    if plan.task.subgroups is not None:
+        return len(plan.task.subgroups.values) + 1
     basis = plan.task.fair_basis
     return 1 if basis.kind == "constant" else width(basis, plan.clients) + 1
 
@@ -94,9 +100,9 @@ def limits_of(plan: Plan) -> RateLimits:
     """What the method limits."""
     fairness, rule = fairness_of(plan.method), plan.method.rule
     assert rule is not None
-    if notion_of(fairness.notion).bounds:
+    if metric_of(fairness.metric).bounds:
         raise SettingsError(
-            f"a rule limits differences of rates, not {fairness.notion!r}: take demographic_parity, "
+            f"a rule limits differences of rates, not {fairness.metric!r}: take demographic_parity, "
             "equal_opportunity or equalized_odds"
         )
     if plan.task.fair_basis.kind == "function":
@@ -113,17 +119,19 @@ def limits_of(plan: Plan) -> RateLimits:
     if not fairness.each and K > 1:
         bound = fairness.bound if isfinite(fairness.bound) else None
         mixtures = Mixtures(fairness.tau, bound, fairness.floor, fairness.trust)
-    prices = rule.prices(plan.base_rate)
+    error_costs = rule.error_costs(plan.base_rate)
     pairs = tuple((j, k) for j, k in plan.compared.pairs if k is not None and j < k)
     return RateLimits(
         tau,
         pairs,
-        charge=CHARGE * sum(prices) / 2 if fairness.each else 0.0,
+        spend=CHARGE * sum(error_costs) / 2 if fairness.each else 0.0,
         positive_rate=rule.positive_rate,
         min_people=rule.min_people if K > 1 else min(rule.min_people, 1.0),
         max_rounds=plan.method.max_rounds,
         mixtures=mixtures,
-        worst=WorstUtility(min(plan.method.share, MOST_SHARE), prices) if rule.agnostic else None,
+        worst=WorstUtility(min(plan.method.share, MAX_SHARE), error_costs)
+        if rule.agnostic
+        else None,
     )
 
 
@@ -133,57 +141,57 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
     assert rule is not None
     start = None if beginning.start is None else beginning.start.w
     inner = program.init(limits_of(plan), float(plan.task.n), len(plan.compared.names), start)
-    return ProgramState(inner, rule.prices(plan.base_rate), plan.compared.names)
+    return ProgramState(inner, rule.error_costs(plan.base_rate), plan.compared.names)
 
 
-def question(state: ProgramState) -> ProgramSums:
+def request(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
-    return asked(program.request(state.aside or state.inner), state.prices)
+    return sums_request(program.request(state.aside or state.inner), state.error_costs)
 
 
-def largest(asked: ProgramSums) -> ProgramSums:
+def largest(request: ProgramSums) -> ProgramSums:
     """A request as large as one can be after the first: all step lengths, and a Hessian."""
-    _, K, P = asked.A.shape
+    _, K, P = request.A.shape
     points, active = len(program.lengths(K * P)), program.max_active(K * P)
     return replace(
-        asked,
+        request,
         hessian=True,
         masses=False,
         A=np.zeros((points, K, P)),
         nu=np.zeros(points),
         eps=np.zeros(points),
         directions=np.zeros((active, 5)),
-        W=np.zeros((points, asked.W.shape[1])),
+        W=np.zeros((points, request.W.shape[1])),
     )
 
 
-def last(asked: ProgramSums) -> ProgramSums:
+def last(request: ProgramSums) -> ProgramSums:
     """A request for hard decisions, as large as one can be."""
-    _, K, P = asked.A.shape
+    _, K, P = request.A.shape
     points = program.candidates(K * P)
     A, zeros = np.zeros((points, K, P)), np.zeros(points)
-    W = np.zeros((points, asked.W.shape[1]))
-    return replace(asked, masses=False, A=A, nu=zeros, eps=zeros, W=W)
+    W = np.zeros((points, request.W.shape[1]))
+    return replace(request, masses=False, A=A, nu=zeros, eps=zeros, W=W)
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
     """One round, from the sum of all replies."""
     if state.aside is not None:
-        return _priced(replace(state, round=reply.round), reply)
+        return _with_optimum(replace(state, round=reply.round), reply)
     inner = program.step(state.inner, reply.sums)
-    kept = inner.here is not state.inner.here or inner.stage == "done"
+    accepted = inner.here is not state.inner.here or inner.stage == "done"
     state = replace(state, inner=inner, round=reply.round)
-    state = replace(state, history=(*state.history, entry(state, kept)))
+    state = replace(state, history=(*state.history, entry(state, accepted)))
     return _ended(state) if inner.stage == "done" else state
 
 
-def _priced(state: ProgramState, reply: Reply) -> ProgramState:
+def _with_optimum(state: ProgramState, reply: Reply) -> ProgramState:
     """One round of a program with larger limits."""
     assert state.aside is not None
     aside = program.step(state.aside, reply.sums)
     if aside.stage == "done":
-        said = optimum(aside)
-        more = (state.scale, min(said.utility, said.bound))
+        bounds = optimum(aside)
+        more = (state.scale, min(bounds.utility, bounds.bound))
         state = replace(state, further=(*state.further, more))
     state = replace(state, aside=aside)
     state = replace(state, history=(*state.history, entry(state, False)))
@@ -199,7 +207,7 @@ def _ended(state: ProgramState) -> ProgramState:
     scale = next_scale(optimum_of(state))
     limits = inner.limits
     simple = limits.mixtures is None and limits.positive_rate is None
-    if scale is None or not simple or state.round + program.FURTHER > MOST_ROUNDS:
+    if scale is None or not simple or state.round + program.FURTHER > MAX_ROUNDS:
         return replace(state, outcome=outcome, aside=None)
     return replace(state, aside=program.rescaled(inner, scale), scale=scale)
 
@@ -218,17 +226,17 @@ def _unchanged(inner: State) -> bool:
     return at is not None and hard is not None and bool((hard.x == at.zero()).all())
 
 
-def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
+def entry(state: ProgramState, accepted: bool) -> dict[str, Any]:
     """A round's record: of the accepted point, and at the end of the rule as it decides."""
     inner = state.inner
     of = inner.hard or inner.here
     at = inner.at
     assert of is not None and at is not None  # noqa: PT018
-    false_positive, false_negative = state.prices
+    false_positive, false_negative = state.error_costs
     positives = (inner.totals[0] + false_positive) / (false_negative + false_positive)
-    found = {
+    fields = {
         "round": state.round,
-        "kept": bool(kept),
+        "kept": bool(accepted),
         "loss": -of.utility if at.worst else float(false_negative * positives - of.utility),
         "worst": worst(inner, of),
         "accuracy": of.right,
@@ -239,17 +247,21 @@ def entry(state: ProgramState, kept: bool) -> dict[str, Any]:
         "multipliers": int((of.x != 0).sum()),
     }
     if at.worst is not None:
-        found |= {"mean_loss": float(of.losses[-1]), "worst_loss": float(of.losses.max())}
+        fields |= {"mean_loss": float(of.losses[-1]), "worst_loss": float(of.losses.max())}
     if inner.stage != "done":
-        return found
-    said = optimum_of(state)
-    return {**found, **vars(said), "retained": said.retained}
+        return fields
+    optimum = optimum_of(state)
+    return {**fields, **vars(optimum), "retained": optimum.retained}
 
 
 def worst(inner: State, point: At) -> float:
     """The largest difference of two groups' rates; at the end over every mixture, where they are limited."""
-    found = float(np.abs(point.differences).max(initial=0.0))
-    return max(found, program.worst_mixture(inner, point)) if inner.stage == "done" else found
+    difference = float(np.abs(point.differences).max(initial=0.0))
+    return (
+        max(difference, program.worst_mixture(inner, point))
+        if inner.stage == "done"
+        else difference
+    )
 
 
 def worst_cases(state: ProgramState) -> tuple[float, float]:
@@ -275,9 +287,9 @@ def optimum_of(state: ProgramState) -> Optimum:
 
 def statements(state: ProgramState) -> tuple[str, ...]:
     """What is to be said of the rule: how far from the best it is, and what its limits cost."""
-    said, limits = optimum_of(state), state.inner.limits
+    optimum, limits = optimum_of(state), state.inner.limits
     tau = limits.tau[0] if limits.mixtures is None else limits.mixtures.tau
-    return (optimality(said), *price(said, float(tau)))
+    return (optimality(optimum), *cost_sentences(optimum, float(tau)))
 
 
 def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
@@ -307,12 +319,12 @@ def multipliers_of(state: ProgramState) -> tuple[np.ndarray, ...]:
     return inner.at.k[order], inner.at.j[order], inner.at.other[order], x[order]
 
 
-def by_part(state: ProgramState) -> np.ndarray:
+def by_subgroup(state: ProgramState) -> np.ndarray:
     """The largest estimated difference of decisions in every weight function but overall, (K - 1,); -inf where nothing
     can be compared."""
     inner = state.inner
     of = inner.hard or inner.here
     assert of is not None and inner.at is not None  # noqa: PT018
-    found = np.full(len(inner.limits.tau), -np.inf)
-    np.maximum.at(found, inner.at.k, np.abs(of.differences[: len(inner.at.k)]))
-    return found[:-1]
+    differences = np.full(len(inner.limits.tau), -np.inf)
+    np.maximum.at(differences, inner.at.k, np.abs(of.differences[: len(inner.at.k)]))
+    return differences[:-1]

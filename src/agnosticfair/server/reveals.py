@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import axes_of
-from agnosticfair.data.census import Census, counts_shapes
+from agnosticfair.data.summary import SummaryStatistics, counts_shapes
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.heads import strata
-from agnosticfair.mathematics.basis import is_centred, subpopulations
-from agnosticfair.mathematics.parts import SITE, Axis, sizes_of
+from agnosticfair.mathematics.basis import is_centred, subgroups
+from agnosticfair.mathematics.subgroups import SITE, Axis, sizes_of
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import (
     Agreement,
@@ -31,17 +31,18 @@ from agnosticfair.protocol.messages import (
     Reply,
     pack,
 )
-from agnosticfair.protocol.privacy.questions import (
+from agnosticfair.protocol.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateGradients,
     PrivateHeads,
     PrivateMoments,
     PrivatePlan,
     PrivateRates,
-    PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import deviations
-from agnosticfair.protocol.questions import (
+from agnosticfair.protocol.records import taken_apart
+from agnosticfair.protocol.requests import (
     REVEALS,
     Averaged,
     AverageNetwork,
@@ -51,21 +52,20 @@ from agnosticfair.protocol.questions import (
     TrainNetwork,
     step_of,
 )
-from agnosticfair.protocol.records import taken_apart
-from agnosticfair.server import boosted, deciding, named, program, rule, solvers
+from agnosticfair.server import boosted, deciding, program, rule, solvers, subgroup_axes
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
-from agnosticfair.server.private import MOST_ACTIVE, ROUNDS
-from agnosticfair.server.private_rule import MOST_ACTIVE as RULE_ACTIVE
+from agnosticfair.server.private import MAX_ACTIVE, ROUNDS
+from agnosticfair.server.private_rule import MAX_ACTIVE as RULE_ACTIVE
 from agnosticfair.server.private_rule import binned
 from agnosticfair.server.solvers import solver_of
 from agnosticfair.server.trainers import TRAINERS, completed, heads_of, learners_to_try
 
 UNSAID = "nobody has said: ask whoever wrote the step"
-"""Of a field without words; ``question`` takes them."""
+"""Of a field without words; ``request`` takes them."""
 
 BLOCKS = ("psi_", "J_", "gram", "counts")
-AFTER = ("decisions", "part_decisions", "histograms")
+AFTER = ("decisions", "subgroup_decisions", "histograms")
 """Fields that have an entry for every kernel; and the steps of which no method has kernels of each site's own."""
 
 SIGNED = 200
@@ -84,174 +84,198 @@ class Explained:
     reveals: Mapping[str, str]
 
 
-def explain(method: Method, census: Census, sites: Sequence[str], share: float) -> list[Explained]:
+def explain(
+    method: Method, statistics: SummaryStatistics, sites: Sequence[str], share: float
+) -> list[Explained]:
     """The messages of a fit, in their order.
 
-    census: what the sites' summaries add up to, as far as it is known.  share: this site's part of all
+    statistics: what the sites' summaries add up to, as far as it is known.  share: this site's subgroup of all
     rows, on which only the number of candidate rows depends.
     """
-    server.check_missing(method, census)
-    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
-    summary = {k: _size(v) for k, v in census.to_json().items()}
-    found = [
+    server.check_missing(method, statistics)
+    plan = server.plan(
+        method, statistics, tuple(sites), sensitive_features=tuple(statistics.groups)
+    )
+    summary = {k: _size(v) for k, v in statistics.to_json().items()}
+    messages = [
         Explained("hello", "0", "site", {"site": "its name"}, len(sites[0]), {"site": "its name"}),
-        Explained("census", "0", "site", summary, len(pack(census)), _revealed(summary)),
+        Explained("statistics", "0", "site", summary, len(pack(statistics)), _revealed(summary)),
     ]
     if method.rule is not None:
-        return found + _of_rule(plan, census)
+        return messages + _of_rule(plan, statistics)
     kind, wanted, d = server.centres_kind(method), server.kernels_wanted(method), plan.features
-    ask = server.centres_question(plan, 0)
+    request = server.centres_request(plan, 0)
     b = np.zeros((wanted, d))
-    if kind == "rows" and ask is not None:
-        offered = ceil(ask.asked.share * census.n * share)
+    if kind == "rows" and request is not None:
+        offered = ceil(request.request.share * statistics.n * share)
         candidates = Candidates(np.zeros(offered), np.zeros((offered, d)))
         again = "0, again with four times the rows where too few differ"
-        found += _asked("centres", again, ask, candidates)
+        messages += _messages_of("centres", again, request, candidates)
     if kind == "kmeans":
-        steps, around = f"0, {server.KMEANS_ROUNDS} times", server.clusters_question(plan, b, 1)
-        found += _asked("clusters", steps, around, _like(around))
+        steps, around = f"0, {server.KMEANS_ROUNDS} times", server.clusters_request(plan, b, 1)
+        messages += _messages_of("clusters", steps, around, _like(around))
     if kind is not None:
         plan = server.centred(plan, b)
     rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
     moments = None if first is None else _like(first, 1.0)
     if first is not None and moments is not None:
-        found += _asked(step_of(first.asked), "0", first, moments)
-    broadcast = solvers.question(solvers.init(plan, Beginning(answer=moments)))
-    step, later = step_of(broadcast.asked), _later(broadcast.asked)
+        messages += _messages_of(step_of(first.request), "0", first, moments)
+    broadcast = solvers.request(solvers.init(plan, Beginning(answer=moments)))
+    step, later = step_of(broadcast.request), _later(broadcast.request)
     more = "; the fields of 'before' from the second on" if hasattr(later, "before") else ""
-    broadcast = replace(broadcast, asked=later)
-    found += [_message(step, rounds + more, broadcast), _message(step, rounds, _like(broadcast))]
-    trials = deciding.trials_question(plan)
+    broadcast = replace(broadcast, request=later)
+    messages += [_message(step, rounds + more, broadcast), _message(step, rounds, _like(broadcast))]
+    trials = deciding.trials_request(plan)
     if trials is not None:
-        asked = Broadcast(1, plan.task, trials)
-        found += _asked("trials", "some of these rounds instead", asked, _like(asked))
-    return found
+        start_broadcast = Broadcast(1, plan.task, trials)
+        messages += _messages_of(
+            "trials", "some of these rounds instead", start_broadcast, _like(start_broadcast)
+        )
+    return messages
 
 
-def _asked(step: str, rounds: str, *messages: Message) -> list[Explained]:
-    """A question and its answer."""
+def _messages_of(step: str, rounds: str, *messages: Message) -> list[Explained]:
+    """A request and its answer."""
     return [_message(step, rounds, message) for message in messages]
 
 
-def _of_rule(plan: server.Plan, census: Census) -> list[Explained]:
+def _of_rule(plan: server.Plan, statistics: SummaryStatistics) -> list[Explained]:
     """The messages of a fit with a rule, stage by stage, with as many subgroups as there can be."""
-    found: list[Explained] = []
+    explaineds: list[Explained] = []
 
-    def answered(asked: Broadcast[Any]) -> Reply:
-        reply = _like(asked, 1.0 if isinstance(asked.asked, Histograms) else float(census.n))
-        found.extend(_asked(step_of(asked.asked), "between stages, once", asked, reply))
+    def answered(request: Broadcast[Any]) -> Reply:
+        reply = _like(
+            request, 1.0 if isinstance(request.request, Histograms) else float(statistics.n)
+        )
+        explaineds.extend(
+            _messages_of(step_of(request.request), "between stages, once", request, reply)
+        )
         return reply
 
-    plan = rule.agreed(plan, census, answered)
+    plan = rule.agreed(plan, statistics, answered)
     for name in learners_to_try(plan):
         state = replace(solvers.init(plan), stage=name)
         state = replace(state, inner=TRAINERS[name].init(plan, Beginning()))
         if not state.done:
-            asked = solvers.question(state)
-            found += _asked(
-                step_of(asked.asked), f"the rounds of learner {name!r}", asked, _like(asked)
+            broadcast = solvers.request(state)
+            explaineds += _messages_of(
+                step_of(broadcast.request),
+                f"the rounds of learner {name!r}",
+                broadcast,
+                _like(broadcast),
             )
             if isinstance(state.inner, boosted.Boosted):
                 if state.inner.growth is None:
-                    asked = solvers.question(
-                        replace(state, inner=boosted.largest_cells(state.inner))
+                    broadcast = solvers.request(
+                        replace(state, inner=boosted.largest_fine_bins(state.inner))
                     )
                     when = f"twice more for learner {name!r}, at most so large"
-                    found += _asked(step_of(asked.asked), when, asked, _like(asked))
+                    explaineds += _messages_of(
+                        step_of(broadcast.request), when, broadcast, _like(broadcast)
+                    )
                 inner = boosted.largest(state.inner)
-                asked = solvers.question(replace(state, inner=inner))
+                broadcast = solvers.request(replace(state, inner=inner))
                 when = (
                     f"the rounds of learner {name!r}, a level of all trees each, at most so large"
                 )
-                found += _asked(step_of(asked.asked), when, asked, _like(asked))
+                explaineds += _messages_of(
+                    step_of(broadcast.request), when, broadcast, _like(broadcast)
+                )
     learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[union-attr]
     state = rule.decided(rule.with_estimates(state, learned), answered)
-    return found + (_of_program(state) if state.stage == rule.PROGRAM else [])
+    return explaineds + (_of_program(state) if state.stage == rule.PROGRAM else [])
 
 
 def _of_program(state: solvers.SolverState) -> list[Explained]:
     """The messages of a program, which are of three sizes."""
-    first = solvers.question(state)
+    first = solvers.request(state)
     sizes = {
         "the first round of the program": first,
         "the other rounds of the program, at most so large": replace(
-            first, asked=program.largest(first.asked)
+            first, request=program.largest(first.request)
         ),
         "the last rounds of the program, at most so large": replace(
-            first, asked=program.last(first.asked)
+            first, request=program.last(first.request)
         ),
     }
     return [
         message
-        for when, asked in sizes.items()
-        for message in _asked(step_of(asked.asked), when, asked, _like(asked))
+        for when, request in sizes.items()
+        for message in _messages_of(step_of(request.request), when, request, _like(request))
     ]
 
 
 def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
-    """An answer to this question, of one number everywhere."""
-    made = {name: np.full(shape, value) for name, shape in broadcast.shapes.items()}
-    return Reply(broadcast.round, made)
+    """An answer to this request, of one number everywhere."""
+    values = {name: np.full(shape, value) for name, shape in broadcast.shapes.items()}
+    return Reply(broadcast.round, values)
 
 
-def _later(asked: Any) -> Any:
-    """A question as it is from the second round on: a network's tells of the last round's start, too."""
-    match asked:
+def _later(request: Any) -> Any:
+    """A request as it is from the second round on: a network's tells of the last round's start, too."""
+    match request:
         case TrainNetwork():
-            return replace(asked, before=Trained(asked.w, asked.alpha, asked.C, asked.w))
+            return replace(request, before=Trained(request.w, request.alpha, request.C, request.w))
         case AverageNetwork():
-            return replace(asked, before=Averaged(asked.w, asked.alpha))
-    return asked
+            return replace(request, before=Averaged(request.w, request.alpha))
+    return request
 
 
 def explain_audit(
-    method: Method, census: Census, sites: Sequence[str] = ("site",)
+    method: Method, statistics: SummaryStatistics, sites: Sequence[str] = ("site",)
 ) -> list[Explained]:
     """The messages that a certificate takes, after the last round: counts, and sums of the fit's kernels where it has
     some, for each sensitive feature."""
     M = server.kernels_wanted(method) if is_centred(server.fairness_of(method).basis) else 0
-    found = list[Explained]()
-    for name, groups in census.groups.items():
-        when = "after the last, once" + (f" for {name!r}" if len(census.groups) > 1 else "")
+    messages = list[Explained]()
+    for name, groups in statistics.groups.items():
+        when = "after the last, once" + (f" for {name!r}" if len(statistics.groups) > 1 else "")
         if M:
             reply = Reply(1, {"psi": np.zeros((4 * len(groups), M + 1))})
-            found.append(_message("decisions", when, reply))
-        found += _explain_parts(method, census, name, tuple(sites), when)
-    return found
+            messages.append(_message("decisions", when, reply))
+        messages += _explain_subgroups(method, statistics, name, tuple(sites), when)
+    return messages
 
 
-def _explain_parts(
-    method: Method, census: Census, name: str, sites: tuple[str, ...], when: str
+def _explain_subgroups(
+    method: Method, statistics: SummaryStatistics, name: str, sites: tuple[str, ...], when: str
 ) -> list[Explained]:
-    """The counts of named parts that a certificate takes: everybody, every value, and at most every pair (or
+    """The counts of subgroups that a certificate takes: everybody, every value, and at most every pair (or
     three) of them, for what has too few rows is not asked for again."""
-    own = server.fairness_of(method).basis
-    basis = own if own.kind == "named" else subpopulations()
+    fair_basis = server.fairness_of(method).basis
+    basis = fair_basis if fair_basis.kind == "subgroups" else subgroups()
     audited = Method("audit", fairness=Fairness(basis=basis, each=True))
-    plan = server.plan(audited, census, sites, sensitive_features=name)
-    asked, found, counts = named.histograms_question(plan, census), [], {}
-    if asked is not None:
-        reply = _like(asked, 1.0)
-        found, counts = [_message("histograms", when, reply)], named.by_column(asked, reply)
-    axes = axes_of(census, counts, basis.bands, basis.columns, clients=sites)
+    plan = server.plan(audited, statistics, sites, sensitive_features=name)
+    request, messages, counts = subgroup_axes.histograms_request(plan, statistics), [], {}
+    if request is not None:
+        reply = _like(request, 1.0)
+        messages, counts = (
+            [_message("histograms", when, reply)],
+            subgroup_axes.by_column(request, reply),
+        )
+    axes = axes_of(statistics, counts, basis.bins, basis.columns, clients=sites)
     sizes = sizes_of(axes)
-    parts = [sum(prod(some) for some in combinations(sizes, d)) for d in range(basis.depth + 1)]
+    sizes_by_depth = [
+        sum(prod(some) for some in combinations(sizes, d)) for d in range(basis.depth + 1)
+    ]
     if method.rule is not None:  # over the subgroups of the fit, all at once
-        found, parts = [], [sum(parts)]
-    for depth, most in enumerate(parts):
-        reply = Reply(1, {"counts": np.zeros((most, 4 * len(census.groups[name])))})
+        messages, sizes_by_depth = [], [sum(sizes_by_depth)]
+    for depth, count in enumerate(sizes_by_depth):
+        reply = Reply(1, {"counts": np.zeros((count, 4 * len(statistics.groups[name])))})
         many = depth > 1 or method.rule is not None
-        told = when + (", at most so many" if many else "")
-        found.append(_message("part_decisions", told, reply))
-    return found
+        when_sent = when + (", at most so many" if many else "")
+        messages.append(_message("subgroup_decisions", when_sent, reply))
+    return messages
 
 
 def _message(step: str, rounds: str, message: Message) -> Explained:
     size = len(pack(message))
     if isinstance(message, Broadcast):
-        (of_task, given), (settings, arrays) = map(taken_apart, (message.task, message.asked))
+        (of_task, task_arrays), (settings, arrays) = map(
+            taken_apart, (message.task, message.request)
+        )
         fields = dict.fromkeys((*of_task, *settings), "setting")
-        fields |= {f"task.{k}": _shape(v) for k, v in given.items()}
+        fields |= {f"task.{k}": _shape(v) for k, v in task_arrays.items()}
         fields |= {k: _shape(v) for k, v in arrays.items()}
         return Explained(step, rounds, "server", fields, size, {})
     values = message.sums if isinstance(message, Reply) else vars(message)
@@ -272,16 +296,16 @@ def _size(value: object) -> str:
 
 
 def explain_secure(
-    found: Sequence[Explained], census: Census, sites: int, method: Method
+    explaineds: Sequence[Explained], statistics: SummaryStatistics, sites: int, method: Method
 ) -> list[Explained]:
     """The same messages under secure sums: a site's numbers are masked, and what they could reveal is said of
     the total of all sites; where a total has a block of each site's own, of that site."""
     needs, columns = server.consents(method), server.fairness_of(method).basis.columns or ()
     after = () if SITE in columns else AFTER
-    outline = {k: v for k, v in found[1].fields.items() if k not in ("n", "weight")}
+    outline = {k: v for k, v in explaineds[1].fields.items() if k not in ("n", "weight")}
     open_says = {k: REVEALS[k] for k in ("numeric", "categorical", "other")}
     names = {k: f"which {k} occur, without a count" for k in ("labels", "groups")}
-    counts = {k: np.zeros(shape) for k, shape in counts_shapes(census).items()}
+    counts = {k: np.zeros(shape) for k, shape in counts_shapes(statistics).items()}
     begun = [
         *_session(sites),
         Explained(
@@ -289,12 +313,12 @@ def explain_secure(
             "0, not with a schema",
             "site",
             outline,
-            len(pack(census.outline())),
+            len(pack(statistics.outline())),
             {**open_says, **names},
         ),
         _masked(_message("counts", "0", Reply(0, counts)), frozenset()),
     ]
-    return [found[0], *begun, *(_masked(message, needs, after) for message in found[2:])]
+    return [explaineds[0], *begun, *(_masked(message, needs, after) for message in explaineds[2:])]
 
 
 def _session(sites: int, noisy: bool = False) -> list[Explained]:
@@ -318,14 +342,14 @@ def _masked(message: Explained, needs: frozenset[str], after: tuple[str, ...] = 
     sites must consent to.  after: steps that have no block of each site's own."""
     if message.sender == "server" or message.step == "centres":
         return message
-    own = "shares_site_totals" in needs and message.step not in after
-    says = {
+    is_site_total = "shares_site_totals" in needs and message.step not in after
+    reveals_of = {
         name: f"OF THIS SITE, in a block of its own (refused without shares-site-totals): {text}"
-        if own and name.startswith(BLOCKS)
+        if is_site_total and name.startswith(BLOCKS)
         else f"of this site nothing; of the total: {text}"
         for name, text in message.reveals.items()
     }
-    return replace(message, size=message.size + SIGNED, reveals=says)
+    return replace(message, size=message.size + SIGNED, reveals=reveals_of)
 
 
 def learned(method: Method, *, secure: bool, epsilon: float | None, schema: bool) -> dict[str, str]:
@@ -392,29 +416,32 @@ def learned(method: Method, *, secure: bool, epsilon: float | None, schema: bool
 
 def explain_private(
     method: Method,
-    census: Census,
+    statistics: SummaryStatistics,
     sites: Sequence[str],
     multipliers: Mapping[str, float],
     axes: Sequence[Axis] = (),
-    most: int = 0,
-    bands: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    max_rows: int = 0,
+    bins: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> list[Explained]:
     """The messages of a differentially private fit.
 
-    method: as it is under noise (``private_recipe``).  multipliers: of each step's noise.  axes: whose single values
-    are its parts, where it has any; all of them are counted, and those of enough rows asked for later on.  most: rows
-    that a site adds at most, where whole sites are hidden.  bands: declared bins of columns, by which a rule learns.
+    method: as it is under noise (``private_method``).  multipliers: of each step's noise.  axes: whose single values
+    are its subgroups, where it has any; all of them are counted, and those of enough rows asked for later on.
+    max_rows: rows that a site adds at most, where whole sites are hidden.  bins: declared bins of columns, by which a
+    rule learns.
     """
-    plan = server.plan(method, census, tuple(sites), sensitive_features=tuple(census.groups))
-    plan = binned(plan, bands)
+    plan = server.plan(
+        method, statistics, tuple(sites), sensitive_features=tuple(statistics.groups)
+    )
+    plan = binned(plan, bins)
     if axes:
-        plan = named.with_parts(plan, axes, named.single_values(axes))
-    task, fewer = plan.task, " (at most: parts of few rows are left out)" if axes else ""
+        plan = subgroup_axes.with_subgroup_set(plan, axes, subgroup_axes.single_values(axes))
+    task, fewer = plan.task, " (at most: subgroups of few rows are left out)" if axes else ""
     w, first = np.zeros(task.encoding.width + 1), np.cumsum([1, *(len(a.values) for a in axes)])
-    active = np.r_[0.0, first[:-1][:MOST_ACTIVE]]  # of as many axes as can be
-    slopes = {"temperature": 1.0, "w": w, "active": active}
+    active = np.r_[0.0, first[:-1][:MAX_ACTIVE]]  # of as many axes as can be
+    gradients = {"temperature": 1.0, "w": w, "active": active}
     rounds: tuple[Asked, ...] = (
-        (PrivateSlopes, slopes, f"1 to {ROUNDS}{fewer}", task),
+        (PrivateGradients, gradients, f"1 to {ROUNDS}{fewer}", task),
         (PrivateDecisions, {"w": w}, f"after the last, once{fewer}", task),
     )
     kinds: tuple[Asked, ...] = (
@@ -423,40 +450,43 @@ def explain_private(
         *(rounds if method.rule is None else _private_rule(plan, fewer)),
     )
     secure = len(sites) > 1
-    found = _session(len(sites), noisy=True) if secure else []
+    messages = _session(len(sites), noisy=True) if secure else []
     session = "0" * 32 if secure else ""
     times = ROUNDS if method.rule is None else 3 * ROUNDS
     planned = PrivatePlan("0" * 64, False, np.zeros(times + len(kinds) - 1))
     begin = Broadcast(0, task, planned, session)
     reply = _message("private_plan", "0 and at the end", _like(begin))
-    found += [
+    messages += [
         _message("private_plan", "0 and at the end", begin),
         replace(reply, size=reply.size + SIGNED * secure),
     ]
-    for kind, more, when, own in kinds:
-        asked = kind(z=multipliers[step_of(kind)], most=most, **more)
-        broadcast = Broadcast(1, own, asked, session)
-        found += [_message(step_of(kind), when, broadcast), _noisy(when, broadcast)]
-    return found
+    for kind, more, when, step_task in kinds:
+        request = kind(z=multipliers[step_of(kind)], max_rows=max_rows, **more)
+        broadcast = Broadcast(1, step_task, request, session)
+        messages += [_message(step_of(kind), when, broadcast), _noisy(when, broadcast)]
+    return messages
 
 
 Asked = tuple[Any, dict[str, Any], str, Task]
-"""The kind of a question, its fields, when it is asked, and its task."""
+"""The kind of a request, its fields, when it is asked, and its task."""
 
 
 def _private_rule(plan: server.Plan, fewer: str) -> tuple[Asked, ...]:
-    """The questions of a private rule's rounds and of its certificate, at their largest."""
-    own, D = heads_of(plan), plan.task.encoding.width + 1
-    w = np.zeros((len(own), D))
-    estimates = Estimates("linear", own, 0, 0, {"w": w[None]})
-    K, C = 1 + (len(plan.task.named.parts) if plan.task.named else 0), len(strata(own))
-    rule = Decision((1.0, 1.0), np.zeros((K, C)), 0.0, plan.task.named)
-    at = {"prices": (1.0, 1.0), "eps": 1.0, "shift": 0.0, "A": np.zeros((K, C))}
+    """The requests of a private rule's rounds and of its certificate, at their largest."""
+    heads, D = heads_of(plan), plan.task.encoding.width + 1
+    w = np.zeros((len(heads), D))
+    estimates = Estimates("linear", heads, 0, 0, {"w": w[None]})
+    K, C = (
+        1 + (len(plan.task.subgroups.values) if plan.task.subgroups else 0),
+        len(strata(heads)),
+    )
+    rule = Decision((1.0, 1.0), np.zeros((K, C)), 0.0, plan.task.subgroups)
+    at = {"error_costs": (1.0, 1.0), "eps": 1.0, "shift": 0.0, "A": np.zeros((K, C))}
     at["directions"] = np.tile([0.0, 0.0, 1.0, 1.0, 1.0], (RULE_ACTIVE if K > 1 else 1, 1))
     learned = replace(plan.task, estimates=estimates)
     ruled = replace(learned, rule=rule)
     return (
-        (PrivateHeads, {"heads": own, "w": w}, f"1 to {2 * ROUNDS}", plan.task),
+        (PrivateHeads, {"heads": heads, "w": w}, f"1 to {2 * ROUNDS}", plan.task),
         (PrivateRates, at, f"0 to {ROUNDS}, after these{fewer}", learned),
         (PrivateDecisions, {"w": w[0, :0]}, f"after the last, once{fewer}", ruled),
     )
@@ -464,18 +494,18 @@ def _private_rule(plan: server.Plan, fewer: str) -> tuple[Asked, ...]:
 
 def _noisy(when: str, broadcast: Broadcast[Any]) -> Explained:
     """A site's private answer: what hides a row, or the site, in each field of the total."""
-    reply, asked = _like(broadcast), broadcast.asked
-    who = f"this site, of at most {asked.most} rows," if asked.most else "one row"
-    says = {
+    reply, request = _like(broadcast), broadcast.request
+    who = f"this site, of at most {request.max_rows} rows," if request.max_rows else "one row"
+    reveals_of = {
         name: f"of {who} nothing certain: noise of deviation {sigma:.3g}"
-        for name, sigma in deviations(asked, broadcast.task).items()
+        for name, sigma in deviations(request, broadcast.task).items()
     }
     fields = {k: _shape(np.asarray(v)) for k, v in reply.sums.items()}
     return Explained(
-        step_of(asked),
+        step_of(request),
         when,
         "site",
         fields,
         len(pack(reply)) + SIGNED,
-        {k: says[k] for k in fields},
+        {k: reveals_of[k] for k in fields},
     )

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import FINE, axes_of, bands_of, bins_of
-from agnosticfair.data.census import Census
+from agnosticfair.data.axes import FINE, axes_of, axis_of_bins, bins_of
+from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners import local
@@ -22,12 +22,12 @@ from agnosticfair.learners.kernels import Kernels
 from agnosticfair.mathematics.basis import is_apart
 from agnosticfair.protocol.estimates import MAX_NUMBERS, Calibration
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Histograms
+from agnosticfair.protocol.requests import Histograms
 from agnosticfair.server import learning
-from agnosticfair.server.named import by_column, with_parts
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
+from agnosticfair.server.rule_subgroups import with_subgroups
 from agnosticfair.server.solvers import SOLVERS, SolverState
-from agnosticfair.server.subgroups import with_subgroups
+from agnosticfair.server.subgroup_axes import by_column, with_subgroup_set
 from agnosticfair.server.trainers import (
     TRAINERS,
     Learned,
@@ -49,23 +49,23 @@ UNBINNED = ("linear",)
 """Learners of the columns themselves, as classifiers of scikit-learn are."""
 
 PROGRAM = "program"
-Ask = Callable[[Broadcast[Any]], Reply]
+Send = Callable[[Broadcast[Any]], Reply]
 
 
-def agreed(plan: Plan, census: Census, ask: Ask) -> Plan:
-    """The plan with bins of its columns of numbers, and the axes of its subgroups.  ask: all clients."""
+def agreed(plan: Plan, statistics: SummaryStatistics, send: Send) -> Plan:
+    """The plan with bins of its columns of numbers, and the axes of its subgroups.  send: all clients."""
     counts: dict[str, np.ndarray] = {}
-    names = sorted({*census.numeric} - {*census.bands})  # the others' are declared
+    names = sorted({*statistics.numeric} - {*statistics.bins})  # the others' are declared
     for first in range(0, len(names), COLUMNS):
         some = names[first : first + COLUMNS]
-        ranges = np.array([census.ranges[name] for name in some], float).reshape(-1, 2)
-        question = Broadcast(0, plan.task, Histograms(tuple(some), *ranges.T))
-        counts |= by_column(question, ask(question))
-    plan = replace(with_bins(plan, census, counts), declared=bool(census.bands))
-    return plan if plan.method.fairness is None else with_axes(plan, census, counts)
+        ranges = np.array([statistics.ranges[name] for name in some], float).reshape(-1, 2)
+        request = Broadcast(0, plan.task, Histograms(tuple(some), *ranges.T))
+        counts |= by_column(request, send(request))
+    plan = replace(with_bins(plan, statistics, counts), declared=bool(statistics.bins))
+    return plan if plan.method.fairness is None else with_axes(plan, statistics, counts)
 
 
-def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> Plan:
+def with_bins(plan: Plan, statistics: SummaryStatistics, counts: Mapping[str, np.ndarray]) -> Plan:
     """The plan whose features have bins of the columns of numbers, too, unless the learner is linear."""
     rule = plan.method.rule
     assert rule is not None
@@ -73,24 +73,24 @@ def with_bins(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
         return plan
     models = (rule.folds + 1) * max(len(trained_heads(plan)), 1)
     room = MAX_NUMBERS // models - plan.task.encoding.width
-    bins = min(BINS, plan.task.n // ROWS, room // max(len(census.numeric), 1))
+    bins = min(BINS, plan.task.n // ROWS, room // max(len(statistics.numeric), 1))
     bins = max(MIN_BINS, bins)
     edges = [
-        (name, bands_of(census, name, counts.get(name), bins, bins_of))
-        for name in sorted(census.numeric)
+        (name, axis_of_bins(statistics, name, counts.get(name), bins, bins_of))
+        for name in sorted(statistics.numeric)
     ]
-    bands = tuple((name, cuts) for name, cuts in edges if cuts or name in census.missing)
-    encoding = replace(plan.task.encoding, bands=bands)
+    bins_here = tuple((name, cuts) for name, cuts in edges if cuts or name in statistics.missing)
+    encoding = replace(plan.task.encoding, bins=bins_here)
     return replace(plan, task=replace(plan.task, encoding=encoding))
 
 
-def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> Plan:
+def with_axes(plan: Plan, statistics: SummaryStatistics, counts: Mapping[str, np.ndarray]) -> Plan:
     """The plan with the axes of its subgroups, and no subgroup yet; without named ones it limits the difference overall
     alone."""
     basis = fairness_of(plan.method).basis
-    if basis.kind != "named":
+    if basis.kind != "subgroups":
         return plan
-    axes = axes_of(census, counts, basis.bands, basis.columns, clients=plan.clients)
+    axes = axes_of(statistics, counts, basis.bins, basis.columns, clients=plan.clients)
     rule, compared = plan.method.rule, {name for name, _ in plan.task.sensitive_features}
     for axis in axes:
         if axis.name in compared and rule is not None and not rule.aware:
@@ -103,11 +103,11 @@ def with_axes(plan: Plan, census: Census, counts: Mapping[str, np.ndarray]) -> P
             f"subgroups are named by {', '.join(map(repr, basis.columns))}, where all rows have one value: name "
             "other columns"
         )
-    return with_parts(plan, axes, []) if axes else plan
+    return with_subgroup_set(plan, axes, []) if axes else plan
 
 
-def onward(state: SolverState, ask: Ask, start: Start | None = None) -> SolverState:
-    """The state, or that of the next stage where this one has ended.  ask: all clients, for a total."""
+def onward(state: SolverState, send: Send, start: Start | None = None) -> SolverState:
+    """The state, or that of the next stage where this one has ended.  send: all clients, for a total."""
     if state.inner.outcome != "learned":
         return state
     plan, trainer = state.plan, TRAINERS[state.stage]
@@ -120,32 +120,32 @@ def onward(state: SolverState, ask: Ask, start: Start | None = None) -> SolverSt
         begun = TRAINERS[rest[0]].init(plan, Beginning(state.seed))
         return replace(state, stage=rest[0], inner=begun)
     chosen = choose({entry.learner: entry.held_out for entry in learned})
-    taken = next(entry.estimates for entry in learned if entry.learner == chosen)
-    return decided(with_estimates(state, taken), ask, start)
+    best = next(entry.estimates for entry in learned if entry.learner == chosen)
+    return decided(with_estimates(state, best), send, start)
 
 
 def trained_here(
-    plan: Plan, tables: Sequence[Table], seed: int, ask: Ask, start: Start | None = None
+    plan: Plan, tables: Sequence[Table], seed: int, send: Send, start: Start | None = None
 ) -> SolverState:
     """The state before the program's first round, with estimates by a classifier of rows in one place."""
-    own = plan.method.rule
-    assert own is not None
+    rule = plan.method.rule
+    assert rule is not None
     if not tables:
         raise SettingsError(
-            f"learner {type(own.learner).__name__} needs the rows in this process, as tables: take 'additive' or "
+            f"learner {type(rule.learner).__name__} needs the rows in this process, as tables: take 'additive' or "
             "'trees', which train over clients, or give its probabilities as a column (probability)"
         )
     heads, task = trained_heads(plan), plan.task
-    made, loss = local.trained(
-        own.learner, heads, own.folds, seed, task.encoding, task.positive, tables
+    estimates, loss = local.trained(
+        rule.learner, heads, rule.folds, seed, task.encoding, task.positive, tables
     )
-    known = Learned(type(own.learner).__name__, completed(plan, seed, made), loss, 0)
-    inner = learning.begun(plan, made.kind, (), seed)
+    known = Learned(type(rule.learner).__name__, completed(plan, seed, estimates), loss, 0)
+    inner = learning.begun(plan, estimates.kind, (), seed)
     state = SolverState(plan, inner, "additive", (known,), seed=seed)
-    return decided(with_estimates(state, known.estimates), ask, start)
+    return decided(with_estimates(state, known.estimates), send, start)
 
 
-def warm(plan: Plan, seed: int, start: Start, ask: Ask) -> SolverState:
+def warm(plan: Plan, seed: int, start: Start, send: Send) -> SolverState:
     """The state before the program's first round, with the estimates of another fit on the same rows."""
     assert start.estimates is not None
     if start.estimates.heads != heads_of(plan):
@@ -154,7 +154,7 @@ def warm(plan: Plan, seed: int, start: Start, ask: Ask) -> SolverState:
         )
     inner = learning.begun(plan, start.estimates.kind, (), seed)
     state = SolverState(plan, inner, "additive", seed=seed)
-    return decided(with_estimates(state, start.estimates), ask, start)
+    return decided(with_estimates(state, start.estimates), send, start)
 
 
 def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
@@ -163,11 +163,11 @@ def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
     return replace(state, plan=plan)
 
 
-def decided(state: SolverState, ask: Ask, start: Start | None = None) -> SolverState:
+def decided(state: SolverState, send: Send, start: Start | None = None) -> SolverState:
     """The state before the program's first round, its subgroups agreed on; without fairness the last one."""
-    plan, note = with_subgroups(state.plan, ask)
-    told = ask(Broadcast(0, plan.task, Calibration())).sums
-    state = replace(state, plan=plan, calibration=dict(told), notes=(note,) if note else ())
+    plan, note = with_subgroups(state.plan, send)
+    sums = send(Broadcast(0, plan.task, Calibration())).sums
+    state = replace(state, plan=plan, calibration=dict(sums), notes=(note,) if note else ())
     if plan.method.fairness is None:
         if plan.method.rule is not None and plan.method.rule.agnostic:
             raise SettingsError(
@@ -184,20 +184,20 @@ def model_fields(state: SolverState) -> dict[str, Any]:
     """What a model needs of a fit that has ended: the learner of all rows, and how it decides."""
     plan, estimates = state.plan, state.plan.task.estimates
     assert plan.method.rule is not None and estimates is not None  # noqa: PT018
-    prices = plan.method.rule.prices(plan.base_rate)
-    found = plain(estimates, prices)
+    error_costs = plan.method.rule.error_costs(plan.base_rate)
+    decision = plain(estimates, error_costs)
     if state.stage == PROGRAM:
         solver: Any = state.solver
         A, shift = solver.coefficients_of(state.inner)
         W = solver.weights_of(state.inner)
-        found = Decision(prices, A, shift, plan.task.named, kernels_of(plan), W)
-    return {"estimates": of_all_rows(estimates), "rule": found}
+        decision = Decision(error_costs, A, shift, plan.task.subgroups, kernels_of(plan), W)
+    return {"estimates": of_all_rows(estimates), "rule": decision}
 
 
 def kernels_of(plan: Plan) -> Kernels | None:
     """The weight functions that are no subgroups, if any."""
     task = plan.task
-    if task.named is not None or task.fair_basis.kind in ("constant", "named"):
+    if task.subgroups is not None or task.fair_basis.kind in ("constant", "subgroups"):
         return None
     clients = task.clients if is_apart(task.fair_basis) else ()
     return Kernels(task.fair_basis, clients, task.centres)

@@ -3,8 +3,8 @@
     min_w  Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
     subject to  <C, psi(w)> <= tau  for every cut C of the fairness adversary's set
 
-as in the exact solver, whose sets, notions and cuts these are. psi is of the decisions, or of the
-surrogate (``Network.decisions``); the slope is the surrogate's in either case. The server keeps a pool of
+as in the exact solver, whose sets, metrics and cuts these are. psi is of the decisions, or of the
+surrogate (``Network.decisions``); the gradient is the surrogate's in either case. The server keeps a pool of
 cuts, worst ones of past rounds, each with a multiplier. In a round it
 
   * averages what the clients moved, w <- w + sum_k n_k (w_k - w) / n;
@@ -14,7 +14,7 @@ cuts, worst ones of past rounds, each with a multiplier. In a round it
     with Q_pq the inner product of the weights that two cuts give to the rows: cuts that are nearly the
     same share one multiplier instead of doubling it. Clients get a longer step, rho + LEAD: the
     multipliers lead where the constraint is on the move, which damps the play (an augmented Lagrangian);
-  * moves alpha up the slope of L and projects it to A_L.
+  * moves alpha up the gradient of L and projects it to A_L.
 
 The rate stays until the merit Phi + NU violation has not improved by ``tolerance`` for PATIENCE
 rounds, or until SETTLING of the rounds are left; then it falls to LAST of itself over as many. The
@@ -34,9 +34,9 @@ from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method, Network
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Trained, TrainNetwork
+from agnosticfair.protocol.requests import Trained, TrainNetwork
 from agnosticfair.server import adversaries
-from agnosticfair.server.drawn import drawn, moments_question
+from agnosticfair.server.drawn import drawn, moments_request
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 RHO, LEAD, ASCENT = 2.0, 4.0, 2.0
@@ -55,7 +55,7 @@ BROKEN = 2e-3
 
 @dataclass(frozen=True)
 class SaddleState:
-    """All of the solver between two rounds. game: sets and notion as the exact solver has them, and the
+    """All of the solver between two rounds. game: sets and metric as the exact solver has them, and the
     best iterate so far.  w: what the clients are asked for next.  decay: (P,), ridge where it holds.  gram: of the
     kernels.
     pool: (k, G, F + 1) cuts with multipliers mu, idle for so many rounds.  before: the last round's
@@ -110,7 +110,7 @@ def suits(method: Method) -> bool:
 
 def before(plan: Plan) -> Broadcast:
     """A network's inputs are scaled by their moments."""
-    return moments_question(plan)
+    return moments_request(plan)
 
 
 def init(plan: Plan, beginning: Beginning) -> SaddleState:
@@ -149,18 +149,18 @@ def rate(state: SaddleState) -> float:
         return 0.0
     if state.settling is None:
         return state.network.rate
-    part = (state.round - state.settling) / _settling_rounds(state)
-    return state.network.rate * max(LAST, 1.0 - part)
+    progress = (state.round - state.settling) / _settling_rounds(state)
+    return state.network.rate * max(LAST, 1.0 - progress)
 
 
 def _settling_rounds(state: SaddleState) -> int:
     return max(1, int(SETTLING * state.method.max_rounds))
 
 
-def question(state: SaddleState) -> TrainNetwork:
+def request(state: SaddleState) -> TrainNetwork:
     """What the next round asks of every client."""
     network = state.network
-    # a weight whose slopes were tiny so far must not leap
+    # a weight whose gradients were tiny so far must not leap
     floor = 1e-2 * np.sqrt(state.squares.mean()) if state.round else 1.0
     return TrainNetwork(
         surrogate=fairness_of(state.method).measured,
@@ -190,11 +190,11 @@ def evaluate(state: SaddleState, sums: Mapping[str, np.ndarray]) -> adversaries.
     """Phi and the worst difference at w over the whole of both sets, to the oracle's precision, with the
     worst cuts. A nominal cut counts in units of tau, as all do."""
     loss, alpha = adversaries.loss_of(state.game, sums)
-    psi, least = constrained(state, sums), 0.25 * state.fairness.tau
+    psi, minimum = constrained(state, sums), 0.25 * state.fairness.tau
     cuts = adversaries.cuts_at(state.game, psi, sums)
     values = np.einsum("kgm,gm->k", cuts, psi)
     worst = float(values.max(initial=0.0))
-    cuts = cuts[values > least]
+    cuts = cuts[values > minimum]
     loss += float(state.decay @ (state.w * state.w)) / 2
     return adversaries.Point(state.w, sums, loss, worst, alpha, cuts)
 
@@ -241,9 +241,11 @@ def multipliers(state: SaddleState, Q: np.ndarray, gap: np.ndarray, step: float)
     k = len(gap)
     if not k:
         return np.zeros(0)
-    least = 1e-6 * np.trace(Q) / k
-    found = minimise(Q + least * np.eye(k), -(step * gap + Q @ state.mu), -np.eye(k), np.zeros(k))
-    return np.where(found.x > 1e-4, found.x, 0.0)
+    minimum = 1e-6 * np.trace(Q) / k
+    solution = minimise(
+        Q + minimum * np.eye(k), -(step * gap + Q @ state.mu), -np.eye(k), np.zeros(k)
+    )
+    return np.where(solution.x > 1e-4, solution.x, 0.0)
 
 
 def products(pool: np.ndarray, gram: np.ndarray) -> np.ndarray:
@@ -252,21 +254,21 @@ def products(pool: np.ndarray, gram: np.ndarray) -> np.ndarray:
     pool: (k, G, F + 1).  gram: (G, blocks, M + 1, M + 1), F = blocks M.
     """
     shape = (len(pool), *gram.shape[:3])
-    own = np.broadcast_to(pool[:, :, None, -1:], shape).copy()
-    own[..., :-1] = pool[..., :-1].reshape(*shape[:-1], shape[-1] - 1)
-    return np.einsum("kgbm,gbml,qgbl->kq", own, gram, own, optimize=True)
+    cuts = np.broadcast_to(pool[:, :, None, -1:], shape).copy()
+    cuts[..., :-1] = pool[..., :-1].reshape(*shape[:-1], shape[-1] - 1)
+    return np.einsum("kgbm,gbml,qgbl->kq", cuts, gram, cuts, optimize=True)
 
 
-def priced(state: SaddleState, sums: Mapping[str, np.ndarray]) -> SaddleState:
+def with_multipliers(state: SaddleState, sums: Mapping[str, np.ndarray]) -> SaddleState:
     """New multipliers, and with them C, the cuts' weighted sum, for the clients."""
     pool, game, k = state.pool, state.game, len(state.pool)
     gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - state.fairness.tau
-    own = adversaries.for_clients(pool, game, sums)
-    Q = game.n * products(own, state.gram)
+    client_cuts = adversaries.for_clients(pool, game, sums)
+    Q = game.n * products(client_cuts, state.gram)
     gain = state.network.rate / (rate(state) or state.network.rate)
     lead, mu = (multipliers(state, Q, gap, gain * step) for step in (RHO + LEAD, RHO))
     idle = np.where((lead > 0) | (mu > 0), 0, state.idle + 1)
-    C = np.einsum("k,kgm->gm", lead, own) if k else np.zeros_like(state.C)
+    C = np.einsum("k,kgm->gm", lead, client_cuts) if k else np.zeros_like(state.C)
     C = game.n * C
     keep = idle < 2
     return replace(state, pool=pool[keep], mu=mu[keep], idle=idle[keep], C=C)
@@ -288,14 +290,18 @@ def step(state: SaddleState, reply: Reply) -> SaddleState:
     state = _judged(replace(state, round=reply.round), here, merit)
     gradient, squares = (sums[name] / sums["mass"] for name in ("gradient", "squares"))
     keep = MEMORY if reply.round > 1 else 0.0
-    slope = float(np.linalg.norm(gradient + state.decay * state.w))
+    gradient_norm = float(np.linalg.norm(gradient + state.decay * state.w))
     entry = {"round": reply.round, "loss": here.loss, "worst": here.worst, "merit": merit}
-    entry |= {"slope": slope, "cuts": len(state.pool), "multiplier": float(state.mu.sum())}
+    entry |= {
+        "gradient": gradient_norm,
+        "cuts": len(state.pool),
+        "multiplier": float(state.mu.sum()),
+    }
     entry |= {"rate": used, "accuracy": float(sums["correct"]) / state.game.n}
     entry |= adversaries.positive_in(sums, state.game)
     A = Ambiguity(sums["psi_theta_L"], state.game.n, state.method.bound)
     alpha = here.alpha if state.method.q > 0 else ascended(A, state.alpha, sums["psi_L"], ASCENT)
-    found = here.cuts if reply.round > 1 else here.cuts[:0]
+    new_cuts = here.cuts if reply.round > 1 else here.cuts[:0]
     moved = replace(
         state,
         w=state.w + sums["moved"] / sums["mass"],
@@ -304,7 +310,7 @@ def step(state: SaddleState, reply: Reply) -> SaddleState:
         before=Trained(state.w, state.alpha, state.C, gradient),
         history=(*state.history, entry),
     )
-    return _ended(priced(pooled(moved, found), sums))
+    return _ended(with_multipliers(pooled(moved, new_cuts), sums))
 
 
 def _judged(state: SaddleState, here: adversaries.Point, merit: float) -> SaddleState:
@@ -333,8 +339,8 @@ def _ended(state: SaddleState) -> SaddleState:
     still = bool((np.ptp(recent, axis=0) < 10 * state.method.tolerance).all())
     # a network that hardly moves is still, too
     watched = state.round > PATIENCE and state.improved > 1
-    held = best.worst <= fairness_of(state.method).tau + BROKEN
-    outcome = "converged" if over and still and watched and held else "rounds"
+    within_tau = best.worst <= fairness_of(state.method).tau + BROKEN
+    outcome = "converged" if over and still and watched and within_tau else "rounds"
     # the last entry is of what the fit ends with
     entry = {**state.history[-1], "loss": best.loss, "worst": best.worst, "merit": state.merit}
     entry["accuracy"] = float(best.sums["correct"]) / state.game.n

@@ -13,7 +13,7 @@ import numpy as np
 
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Question
+from agnosticfair.protocol.requests import Request
 from agnosticfair.server import averaging, deciding, exact, program, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
 from agnosticfair.server.trainers import TRAINERS, Learned, Trainer, learners_to_try
@@ -55,7 +55,7 @@ class Solver(Protocol):
         """The state before the first round: an ``Inner``."""
         ...
 
-    def question(self, state: Any) -> Question:
+    def request(self, state: Any) -> Request:
         """What the next round asks of every client."""
         ...
 
@@ -159,9 +159,9 @@ def init(plan: Plan, beginning: Beginning | None = None) -> SolverState:
     return SolverState(plan, TRAINERS[stage].init(plan, beginning), stage, seed=beginning.seed)
 
 
-def question(state: SolverState) -> Broadcast[Any]:
+def request(state: SolverState) -> Broadcast[Any]:
     """The broadcast of the next round."""
-    return Broadcast(state.inner.round + 1, state.plan.task, state.solver.question(state.inner))
+    return Broadcast(state.inner.round + 1, state.plan.task, state.solver.request(state.inner))
 
 
 def step(state: SolverState, total: Reply) -> SolverState:

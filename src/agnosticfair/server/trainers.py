@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners.estimates import Estimates, learned
 from agnosticfair.learners.heads import LABEL, Head, heads
-from agnosticfair.mathematics.notions import notion_of
+from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.questions import Question
+from agnosticfair.protocol.requests import Request
 from agnosticfair.server import boosted, learning
 from agnosticfair.server.plan import Beginning, Plan, Start
 
@@ -30,7 +30,7 @@ class Trainer(Protocol):
     @property
     def TYPES(self) -> tuple[type, ...]: ...
     def init(self, plan: Plan, beginning: Beginning) -> Any: ...
-    def question(self, state: Any) -> Question: ...
+    def request(self, state: Any) -> Request: ...
     def step(self, state: Any, reply: Reply) -> Any: ...
     def worst_cases(self, state: Any) -> tuple[float, float]: ...
     def start_of(self, state: Any) -> Start | None: ...
@@ -63,23 +63,23 @@ def heads_of(plan: Plan) -> tuple[Head, ...]:
     fairness = plan.method.fairness
     if fairness is None:
         return (LABEL,)
-    notion = notion_of(fairness.notion)
-    if notion.bounds:
+    metric = metric_of(fairness.metric)
+    if metric.bounds:
         raise SettingsError(
-            f"method {plan.method.name!r} compares groups' rates, and {notion.name!r} bounds each group's loss: take "
+            f"method {plan.method.name!r} compares groups' rates, and {metric.name!r} bounds each group's loss: take "
             "'fairfl' for it"
         )
-    return heads(plan.task.sensitive_features, notion.labels, fairness.intersections)
+    return heads(plan.task.sensitive_features, metric.labels, fairness.intersections)
 
 
 def blank(plan: Plan, seed: int) -> Estimates:
     """Estimates of all heads before anything is learned."""
-    rule, own = plan.method.rule, heads_of(plan)
+    rule, heads = plan.method.rule, heads_of(plan)
     assert rule is not None
-    if len(rule.probability) > len(own):
+    if len(rule.probability) > len(heads):
         raise SettingsError(
-            f"probability names {len(rule.probability)} columns, and there are {len(own)} heads "
-            f"({', '.join(head.name for head in own)}): name one each, in this order"
+            f"probability names {len(rule.probability)} columns, and there are {len(heads)} heads "
+            f"({', '.join(head.name for head in heads)}): name one each, in this order"
         )
     known = {name: (low, high) for name, low, high in plan.task.encoding.numeric}
     for name in rule.probability:
@@ -93,8 +93,8 @@ def blank(plan: Plan, seed: int) -> Estimates:
                 f"probability {name!r} has numbers from {low:g} to {high:g}: give probabilities, from 0 to 1, not "
                 "scores or percentages"
             )
-    columns = (*rule.probability, *("",) * (len(own) - len(rule.probability)))
-    return Estimates("given", own, 0, seed, columns=columns, aware=rule.aware)
+    columns = (*rule.probability, *("",) * (len(heads) - len(rule.probability)))
+    return Estimates("given", heads, 0, seed, columns=columns, aware=rule.aware)
 
 
 def trained_heads(plan: Plan, seed: int = 0) -> tuple[Head, ...]:
@@ -105,11 +105,11 @@ def trained_heads(plan: Plan, seed: int = 0) -> tuple[Head, ...]:
 
 def completed(plan: Plan, seed: int, of_learner: Estimates) -> Estimates:
     """A learner's estimates with the heads that are given."""
-    own = blank(plan, seed)
-    if not learned(own):
-        return own
+    estimates = blank(plan, seed)
+    if not learned(estimates):
+        return estimates
     return replace(
-        own, kind=of_learner.kind, folds=of_learner.folds, arrays=dict(of_learner.arrays)
+        estimates, kind=of_learner.kind, folds=of_learner.folds, arrays=dict(of_learner.arrays)
     )
 
 

@@ -20,7 +20,7 @@ JITTER = (0.01, 0.02, 0.04, 0.07, 0.11)
 SCALES, RETREATS = (1.0, 0.5, 0.25), (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Shares of the scores' deviation by which thresholds are moved where no decisions within the limit are known."""
 
-ASKED = tuple(product((0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8)))
+TRIALS = tuple(product((0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8)))
 """Steps are proposed with these times the damping, and aim at this share of tau under it."""
 
 
@@ -30,12 +30,12 @@ def around(w: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def beside(
-    trials: np.ndarray, metric: np.ndarray, deviation: float, seed: int, most: int
+    trials: np.ndarray, second_moments: np.ndarray, deviation: float, seed: int, maximum: int
 ) -> np.ndarray:
-    """The trials (T, D) and up to ``most`` in all, moved at random: scores by a share of their deviation, in the
+    """The trials (T, D) and up to ``maximum`` in all, moved at random: scores by a share of their deviation, in the
     metric X'X / n."""
-    D, more = len(metric), max(most - len(trials), 0)
-    root = np.linalg.cholesky(metric + 1e-4 * np.eye(D))
+    D, more = len(second_moments), max(maximum - len(trials), 0)
+    root = np.linalg.cholesky(second_moments + 1e-4 * np.eye(D))
     z = np.random.default_rng(seed).standard_normal((more, D))
     size = deviation * np.resize(JITTER, more) / np.sqrt(D)
     bases = trials[np.arange(more) % len(trials)]
@@ -44,7 +44,7 @@ def beside(
 
 def damped(t: int) -> float:
     """How much more than asked the step was damped that trial t lies on or beside."""
-    return ASKED[t % len(ASKED)][0]
+    return TRIALS[t % len(TRIALS)][0]
 
 
 def retreats(w: np.ndarray, deviation: float, constant: float | None) -> np.ndarray:
@@ -57,10 +57,10 @@ def retreats(w: np.ndarray, deviation: float, constant: float | None) -> np.ndar
     shifts = deviation * np.outer(ways, RETREATS).ravel()
     moved = np.tile(w, (len(shifts), 1))
     moved[:, -1] += shifts
-    found = [scale * moved for scale in SCALES]
+    thresholds = [scale * moved for scale in SCALES]
     if constant is not None:
-        found.append(np.append(np.zeros(len(w) - 1), constant)[None])
-    return np.concatenate(found)
+        thresholds.append(np.append(np.zeros(len(w) - 1), constant)[None])
+    return np.concatenate(thresholds)
 
 
 def best_of(

@@ -1,7 +1,7 @@
-"""The table of what a site answers where the coordinator is to see totals only: one check for each question, and one
+"""The table of what a site answers where the coordinator is to see totals only: one check for each request, and one
 for each field of the task.
 
-A question that has no check here is refused; so is a task with a field that has none, unless it is left at its default.
+A request that has no check here is refused; so is a task with a field that has none, unless it is left at its default.
 A check raises ``ValueError`` with the cause, which stays at the site. What it looks at is the request, the policy and
 what the site has told already (its schema or its outline): never another row, so that a refusal tells of none. Only
 bins that no schema declares are held against rows (``Judgement.bins``).
@@ -17,28 +17,28 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.census import Census, encoding_of
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import check_agreed
+from agnosticfair.data.summary import SummaryStatistics, encoding_of
 from agnosticfair.learners.kernels import plain
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
-from agnosticfair.mathematics.parts import DEEPEST, SITE
-from agnosticfair.protocol.messages import MOST_BYTES, Broadcast
+from agnosticfair.mathematics.subgroups import DEEPEST, SITE
+from agnosticfair.protocol.messages import MAX_BYTES, Broadcast
 from agnosticfair.protocol.privacy.checks import covered
-from agnosticfair.protocol.questions import UNCOUNTED, Named, Task
+from agnosticfair.protocol.requests import UNCOUNTED, SubgroupSet, Task
 from agnosticfair.site.policy import SitePolicy
 
-LEAST_SIGMA = 0.1
+MIN_SIGMA = 0.1
 """The narrowest kernel, where every feature has the range 0 to 1."""
 
-LEAST_TEMPERATURE = 1e-6
-MOST_ROWS = 1 << 36
-MOST_STEPS = 100_000
-MOST_KERNELS = 4096
+MIN_TEMPERATURE = 1e-6
+MAX_ROWS = 1 << 36
+MAX_STEPS = 100_000
+MAX_KERNELS = 4096
 """Each is a number for every row."""
 
-MOST_NUMBERS = MOST_BYTES // 8
+MAX_NUMBERS = MAX_BYTES // 8
 """Of an answer: a longer one could not be read."""
 
 NOISE = (1e-3, 1e6)
@@ -52,14 +52,14 @@ class Judgement:
     Parameters
     ----------
     policy : SitePolicy
-    outline : Census
+    outline : Summary statistics
         Of the schema; without one, what this site told of its own rows.
     bins : callable
         From a column, its edges and a fold to whether enough rows lie in every bin.
     """
 
     policy: SitePolicy
-    outline: Census
+    outline: SummaryStatistics
     bins: Callable[[str, Sequence[float], Fold | None], bool]
 
     @property
@@ -70,14 +70,14 @@ class Judgement:
 
 Check = Callable[[Judgement, Broadcast[Any]], None]
 CHECKS: dict[str, Check] = {}
-"""By the step: what must hold of its question."""
+"""By the step: what must hold of its request."""
 
 TASK: dict[str, Callable[[Judgement, Task], None]] = {}
 """By the field of the task: what must hold of it."""
 
 
-def question_check(*steps: str) -> Callable[[Check], Check]:
-    """Know the check of a step's question; its task is checked besides."""
+def request_check(*steps: str) -> Callable[[Check], Check]:
+    """Know the check of a step's request; its task is checked besides."""
 
     def known(check: Check) -> Check:
         CHECKS.update(dict.fromkeys(steps, check))
@@ -108,7 +108,10 @@ def need(holds: object, cause: str) -> None:
 def check_request(by: Judgement, step: str, broadcast: Broadcast[Any], known: bool = False) -> None:
     """Raise, with the cause, unless the site answers this request.  known: whether its task was judged before."""
     need(step in CHECKS, f"there is no check of the step {step!r}")
-    need(broadcast.asked.step == step, f"the question is of {broadcast.asked.step!r}, not {step!r}")
+    need(
+        broadcast.request.step == step,
+        f"the request is of {broadcast.request.step!r}, not {step!r}",
+    )
     if broadcast.task.clients:
         if not known:
             check_task(by, broadcast.task)
@@ -118,7 +121,7 @@ def check_request(by: Judgement, step: str, broadcast: Broadcast[Any], known: bo
         need(all(v == getattr(UNCOUNTED, k) for k, v in bare.items()), "the task is half of one")
         TASK["fold"](by, broadcast.task)
     CHECKS[step](by, broadcast)
-    need(sum(map(prod, broadcast.shapes.values())) <= MOST_NUMBERS, "its answer would be too long")
+    need(sum(map(prod, broadcast.shapes.values())) <= MAX_NUMBERS, "its answer would be too long")
 
 
 def check_task(by: Judgement, task: Task) -> None:
@@ -134,31 +137,40 @@ def check_task(by: Judgement, task: Task) -> None:
 
 @task_check("encoding")
 def _encoding(by: Judgement, task: Task) -> None:
-    asked, own = task.encoding, encoding_of(by.outline, task.encoding.scale)
+    requested, agreed_encoding = task.encoding, encoding_of(by.outline, task.encoding.scale)
     if by.declared:
         same = all(
-            getattr(asked, k) == getattr(own, k) for k in ("numeric", "categorical", "missing")
+            getattr(requested, k) == getattr(agreed_encoding, k)
+            for k in ("numeric", "categorical", "missing")
         )
         need(same, "its columns, ranges or categories are not the schema's")
     elif not by.policy.rehearsal:
-        _around(asked, own, by.outline.numeric)
-    for name, edges in asked.bands:
+        _around(requested, agreed_encoding, by.outline.numeric)
+    for name, edges in requested.bins:
         check_bins(by, name, edges, task.fold)
 
 
-def _around(asked: Encoding, own: Encoding, own_ranges: Mapping[str, tuple[float, float]]) -> None:
+def _around(
+    request: Encoding, agreed_encoding: Encoding, own_ranges: Mapping[str, tuple[float, float]]
+) -> None:
     """An encoding of other sites' values, too, has this site's columns, ranges and categories."""
-    ranges = {name: (low, high) for name, low, high in asked.numeric}
-    values = {name: {*known} for name, known in asked.categorical}
-    need({*ranges} == {name for name, *_ in own.numeric}, "its columns of numbers are others")
-    need({*values} == {name for name, _ in own.categorical}, "its columns of categories are others")
-    need({*asked.missing} >= {*own.missing}, "numbers that are missing have no place")
+    ranges = {name: (low, high) for name, low, high in request.numeric}
+    values = {name: {*known} for name, known in request.categorical}
+    need(
+        {*ranges} == {name for name, *_ in agreed_encoding.numeric},
+        "its columns of numbers are others",
+    )
+    need(
+        {*values} == {name for name, _ in agreed_encoding.categorical},
+        "its columns of categories are others",
+    )
+    need({*request.missing} >= {*agreed_encoding.missing}, "numbers that are missing have no place")
     for name, (low, high) in own_ranges.items():  # an empty one is in all
         need(
             ranges[name][0] <= low and high <= ranges[name][1],
             f"the range of {name!r} is narrower than the site's",
         )
-    for name, known in own.categorical:
+    for name, known in agreed_encoding.categorical:
         need(values[name] >= {*known}, f"categories of {name!r} are left out")
 
 
@@ -169,13 +181,13 @@ def check_bins(by: Judgement, name: str, edges: Sequence[float], fold: Fold | No
         list(edges) == sorted({*edges}) and all(map(isfinite, edges)),
         f"the edges of {name!r} do not ascend",
     )
-    own = tuple(by.outline.bands.get(name, ()))
-    if own or (by.declared and not by.policy.rehearsal):
-        return need(tuple(edges) == own, f"the bins of {name!r} are not the schema's")
+    declared = tuple(by.outline.bins.get(name, ()))
+    if declared or (by.declared and not by.policy.rehearsal):
+        return need(tuple(edges) == declared, f"the bins of {name!r} are not the schema's")
     return need(
         by.policy.rehearsal or by.bins(name, edges, fold),
-        f"a bin of {name!r} at {', '.join(f'{edge:g}' for edge in edges)} holds fewer than {by.policy.least_rows} "
-        "rows: declare 'bands' in a schema",
+        f"a bin of {name!r} at {', '.join(f'{edge:g}' for edge in edges)} holds fewer than {by.policy.min_rows} "
+        "rows: declare 'bins' in a schema",
     )
 
 
@@ -193,9 +205,9 @@ def _groups(by: Judgement, task: Task) -> None:
     need(len({*names}) == len(names), "a sensitive feature is named twice")
     for name, groups in task.sensitive_features:
         need(name in by.outline.groups, f"{name!r} is no sensitive feature")
-        own = {*by.outline.groups[name]}
+        known = {*by.outline.groups[name]}
         need(len({*groups}) == len(groups), f"a group of {name!r} is named twice")
-        same = {*groups} == own if by.declared else {*groups} >= own
+        same = {*groups} == known if by.declared else {*groups} >= known
         need(same, f"the groups of {name!r} are not those that were agreed on")
 
 
@@ -206,18 +218,21 @@ def _by_label(by: Judgement, task: Task) -> None:
 
 @task_check("n")
 def _n(by: Judgement, task: Task) -> None:
-    need(0 <= task.n <= MOST_ROWS, "the number of rows is none")
+    need(0 <= task.n <= MAX_ROWS, "the number of rows is none")
 
 
 @task_check("clients")
 def _clients(by: Judgement, task: Task) -> None:
-    policy, asked = by.policy, {*task.clients}
-    need(list(task.clients) == sorted(asked), "the sites are not listed once each")
+    policy, requested = by.policy, {*task.clients}
+    need(list(task.clients) == sorted(requested), "the sites are not listed once each")
     if not policy.sites:
         return
-    need(policy.site in asked and asked <= {*policy.sites}, "the sites are not those of the list")
-    enough = len(asked) >= policy.least_sites and policy.may_drop
-    need(enough or asked == {*policy.sites}, "some sites of the list are left out")
+    need(
+        policy.site in requested and requested <= {*policy.sites},
+        "the sites are not those of the list",
+    )
+    enough = len(requested) >= policy.min_sites and policy.may_drop
+    need(enough or requested == {*policy.sites}, "some sites of the list are left out")
 
 
 @task_check("basis")
@@ -234,7 +249,7 @@ def check_kernels(by: Judgement, basis: Basis) -> None:
     apart = is_apart(basis) and not by.policy.shares_site_totals
     need(not apart, "totals would have a block of this site's own (shares-site-totals)")
     if is_centred(basis) and not isinstance(basis.sigma, str):
-        need(basis.sigma >= LEAST_SIGMA, f"kernels are narrower than {LEAST_SIGMA:g}")
+        need(basis.sigma >= MIN_SIGMA, f"kernels are narrower than {MIN_SIGMA:g}")
 
 
 @task_check("network")
@@ -243,7 +258,7 @@ def _network(by: Judgement, task: Task) -> None:
     assert task.network is not None
     widths = (task.encoding.width, *task.network.hidden, 1)
     need(all(k > 0 for k in task.network.hidden), "a layer has no width")
-    need(sum(a * b for a, b in pairwise(widths)) <= MOST_NUMBERS, "the network is too large")
+    need(sum(a * b for a, b in pairwise(widths)) <= MAX_NUMBERS, "the network is too large")
 
 
 @task_check("centres")
@@ -255,23 +270,23 @@ def check_centres(by: Judgement, task: Task) -> None:
         task.centres.ndim == 2 and task.centres.shape[1] in widths,
         "centres are not of the encoding",
     )
-    need(len(task.centres) <= MOST_KERNELS, "there are too many centres")
+    need(len(task.centres) <= MAX_KERNELS, "there are too many centres")
     need(np.isfinite(task.centres).all(), "centres are not finite")
 
 
-@task_check("named")
-def check_named(by: Judgement, task: Task) -> None:
-    assert task.named is not None
-    names = [name for name, *_ in task.named.axes]
+@task_check("subgroups")
+def check_subgroups(by: Judgement, task: Task) -> None:
+    assert task.subgroups is not None
+    names = [name for name, *_ in task.subgroups.axes]
     need(len({*names}) == len(names), "an axis is named twice")
-    for name, values, edges in task.named.axes:
+    for name, values, edges in task.subgroups.axes:
         need(len({*values}) == len(values), f"a value of {name!r} is named twice")
         if edges:
             need(len(values) == len(edges) + 1, f"{name!r} has not one value for each bin")
             check_bins(by, name, edges, task.fold)
         else:
             _values(by, name, values, task.clients)
-    _subgroups(task.named)
+    _subgroups(task.subgroups)
 
 
 def _values(by: Judgement, name: str, values: Sequence[str], clients: Sequence[str]) -> None:
@@ -279,7 +294,7 @@ def _values(by: Judgement, name: str, values: Sequence[str], clients: Sequence[s
     known = outline.categorical.get(name) or outline.groups.get(name) or outline.other.get(name)
     if name == SITE and {*values} & {*clients}:
         return need(
-            by.policy.shares_site_totals, "parts are named by the site (shares-site-totals)"
+            by.policy.shares_site_totals, "subgroups are named by the site (shares-site-totals)"
         )
     need(known is not None or not by.declared, f"{name!r} is no column of the schema")
     return need(
@@ -288,14 +303,15 @@ def _values(by: Judgement, name: str, values: Sequence[str], clients: Sequence[s
     )
 
 
-def _subgroups(named: Named) -> None:
+def _subgroups(named: SubgroupSet) -> None:
     """Conjunctions of at most DEEPEST values of different axes, each once."""
-    parts = np.asarray(named.parts)
+    subgroups = np.asarray(named.values)
     need(
-        parts.ndim == 3 and parts.shape[1] <= DEEPEST and parts.shape[2] == 2, "subgroups are deep"
+        subgroups.ndim == 3 and subgroups.shape[1] <= DEEPEST and subgroups.shape[2] == 2,
+        "subgroups are deep",
     )
-    need((parts == np.rint(parts)).all(), "subgroups are no whole numbers")
-    axis, value = parts[..., 0].astype(int), parts[..., 1].astype(int)
+    need((subgroups == np.rint(subgroups)).all(), "subgroups are no whole numbers")
+    axis, value = subgroups[..., 0].astype(int), subgroups[..., 1].astype(int)
     sizes = np.array([*(len(values) for _, values, _ in named.axes), 1])
     used = axis >= 0
     need(((axis >= -1) & (axis < len(sizes) - 1)).all(), "a subgroup has an axis that is none")
@@ -323,49 +339,49 @@ def check_fold_seed(by: Judgement, seed: int) -> None:
 
 def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     """Numbers that describe a model: any finite ones, of the shapes that the task settles."""
-    task, asked = broadcast.task, broadcast.asked
+    task, request = broadcast.task, broadcast.request
     D, F = task.encoding.width + 1, width(task.fair_basis, task.clients)
     D = D if task.rule is None else 0  # a rule decides, without weights
-    shapes = {"alpha": (width(task.basis, task.clients),), "C": (task.cells, F + 1)}
+    shapes = {"alpha": (width(task.basis, task.clients),), "C": (task.strata, F + 1)}
     shapes |= {} if task.network else {"w": (D,)}
-    plain = [(f.name, getattr(asked, f.name)) for f in fields(asked)]
-    before = getattr(asked, "before", None)  # where the round before began
+    plain = [(f.name, getattr(request, f.name)) for f in fields(request)]
+    before = getattr(request, "before", None)  # where the round before began
     plain += [] if before is None else [*vars(before).items()]
     for name, value in plain:
         if isinstance(value, float | np.ndarray):
             need(np.isfinite(value).all(), f"{name!r} is not finite")
         if name in shapes and isinstance(value, np.ndarray):
             need(value.shape == shapes[name], f"{name!r} has the shape {value.shape}")
-    surrogate = getattr(asked, "surrogate", None)
-    steep = LEAST_TEMPERATURE if surrogate is None else surrogate.temperature
-    need(isfinite(steep) and steep >= LEAST_TEMPERATURE, "the temperature is none")
-    need((getattr(asked, "steps", None) or 0) <= MOST_STEPS, "there are too many local steps")
-    batch = getattr(asked, "batch", None)
-    need(batch is None or batch >= by.policy.least_rows, "a step is of too few rows")
+    surrogate = getattr(request, "surrogate", None)
+    steep = MIN_TEMPERATURE if surrogate is None else surrogate.temperature
+    need(isfinite(steep) and steep >= MIN_TEMPERATURE, "the temperature is none")
+    need((getattr(request, "steps", None) or 0) <= MAX_STEPS, "there are too many local steps")
+    batch = getattr(request, "batch", None)
+    need(batch is None or batch >= by.policy.min_rows, "a step is of too few rows")
 
 
-question_check("sums", "trials", "average", "moments", "train", "average_network", "decisions")(
+request_check("sums", "trials", "average", "moments", "train", "average_network", "decisions")(
     _numbers
 )
 
 
-@question_check("part_counts", "part_decisions")
+@request_check("subgroup_counts", "subgroup_decisions")
 def _over_subgroups(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    named = broadcast.task.named
+    named = broadcast.task.subgroups
     need(named is not None, "there are no subgroups in the task")
     assert named is not None
     _numbers(by, broadcast)
 
 
-@question_check("outline")
+@request_check("outline")
 def _outline(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(broadcast.task.fold is None, "an outline is of all rows, never of a fold")
     need(not by.declared, "with a schema there is no outline")
 
 
-@question_check("counts")
+@request_check("counts")
 def _counts(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    agreed = broadcast.asked.outline
+    agreed = broadcast.request.outline
     if by.policy.schema is not None:
         return check_agreed(by.policy.schema, agreed, by.policy.site)
     need({*agreed.labels} >= {*by.outline.labels}, "labels are left out")
@@ -375,35 +391,35 @@ def _counts(by: Judgement, broadcast: Broadcast[Any]) -> None:
     return None
 
 
-@question_check("histograms")
+@request_check("histograms")
 def _histograms(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    asked, task = broadcast.asked, broadcast.task
-    own = {name: (low, high) for name, low, high in task.encoding.numeric}
+    request, task = broadcast.request, broadcast.task
+    ranges = {name: (low, high) for name, low, high in task.encoding.numeric}
     need(not by.declared or by.policy.rehearsal, "with a schema its bins are declared")
-    need(len({*asked.columns}) == len(asked.columns), "a column is named twice")
+    need(len({*request.columns}) == len(request.columns), "a column is named twice")
     need(
-        asked.low.shape == asked.high.shape == (len(asked.columns),),
+        request.low.shape == request.high.shape == (len(request.columns),),
         "there is not one range for each column",
     )
-    for name, low, high in zip(asked.columns, asked.low, asked.high, strict=True):
-        need(name in own, f"{name!r} is no column of numbers")
-        need(own[name] == (low, high), f"the range of {name!r} is not the task's")
+    for name, low, high in zip(request.columns, request.low, request.high, strict=True):
+        need(name in ranges, f"{name!r} is no column of numbers")
+        need(ranges[name] == (low, high), f"the range of {name!r} is not the task's")
 
 
-@question_check("centres")
+@request_check("centres")
 def _rows(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(by.policy.shows_rows, "it shows no rows (shows-rows)")
 
 
-@question_check("clusters")
+@request_check("clusters")
 def _clusters(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(by.policy.shares_cluster_means, "it shows no means of clusters (shares-cluster-means)")
     _numbers(by, broadcast)
 
 
-@question_check("private_plan")
+@request_check("private_plan")
 def _plan(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    _noise(broadcast.asked.multipliers)
+    _noise(broadcast.request.multipliers)
 
 
 def _noise(z: float | np.ndarray) -> None:
@@ -413,13 +429,16 @@ def _noise(z: float | np.ndarray) -> None:
     )
 
 
-@question_check(
-    "private_counts", "private_moments", "private_slopes", "private_rates", "private_decisions"
+@request_check(
+    "private_counts", "private_moments", "private_gradients", "private_rates", "private_decisions"
 )
 def check_private_step(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    asked, task = broadcast.asked, broadcast.task
-    parts = np.zeros((0, 1, 2)) if task.named is None else task.named.parts
-    need((parts[:, 1:, 0] < 0).all(), "subgroups are of one value each")
-    need(covered(broadcast), "its noise does not cover the question")
-    need(asked.most == by.policy.site_rows, "it hides rows, or itself, and is asked for the other")
-    _noise(asked.z)
+    request, task = broadcast.request, broadcast.task
+    subgroups = np.zeros((0, 1, 2)) if task.subgroups is None else task.subgroups.values
+    need((subgroups[:, 1:, 0] < 0).all(), "subgroups are of one value each")
+    need(covered(broadcast), "its noise does not cover the request")
+    need(
+        request.max_rows == by.policy.site_rows,
+        "it hides rows, or itself, and is asked for the other",
+    )
+    _noise(request.z)

@@ -12,23 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import band_axis
-from agnosticfair.data.census import Census
+from agnosticfair.data.axes import bin_axis
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.storage import write_atomically
+from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SolverError
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import UNCOUNTED, Named, PartCounts, Summary, Task
+from agnosticfair.protocol.requests import UNCOUNTED, SubgroupCounts, SubgroupSet, Summary, Task
 from agnosticfair.site import ruled  # noqa: F401 (its checks are known by importing it)
 from agnosticfair.site.checks import Judgement, check_request, need
-from agnosticfair.site.policy import MOST_FOLDS, Refused, SitePolicy
+from agnosticfair.site.policy import MAX_FOLDS, Refused, SitePolicy
 
 Handler = Callable[[str, Any], Any]
 LOG = logging.getLogger("agnosticfair.site")
-MOST_EDGES = 64
+MAX_EDGES = 64
 """Of one column, in all requests together."""
 
-MOST_TASKS = 4
+MAX_TASKS = 4
 """Of which it is remembered that they were judged."""
 
 SESSIONS = 8
@@ -50,25 +50,25 @@ class Quiet:
     site : str
         Its name.
     answer : callable
-        From (step, question) to the answer.
+        From (step, request) to the answer.
     """
 
     site: str
     answer: Handler
 
-    def __call__(self, step: str, question: Any) -> Any:
+    def __call__(self, step: str, request: Any) -> Any:
         try:
             with np.errstate(all="ignore"):
-                return self.answer(step, question)
+                return self.answer(step, request)
         except Refused:
             raise
         except (SolverError, ArithmeticError, np.linalg.LinAlgError) as error:
-            if not isinstance(question, Broadcast):
+            if not isinstance(request, Broadcast):
                 raise refused(self.site, step, type(error).__name__) from None
             # numbers that overflow do so by a row: where the coordinator chose them, a refusal would answer
             LOG.warning("site %r adds zeros to step %r: %s", self.site, step, error)
-            zeros = {name: np.zeros(shape) for name, shape in question.shapes.items()}
-            return Reply(question.round, zeros)
+            zeros = {name: np.zeros(shape) for name, shape in request.shapes.items()}
+            return Reply(request.round, zeros)
         except AgnosticFairError as error:
             raise refused(self.site, step, str(error)) from None
         except Exception as error:  # it may quote a row, even in the log
@@ -83,7 +83,7 @@ class Guard:
     ----------
     policy : SitePolicy
     answer : callable
-        From (step, question) to the answer, with noise where the policy has epsilon.
+        From (step, request) to the answer, with noise where the policy has epsilon.
     pinned : dict
         By session, what its first task settled.
     edges : dict
@@ -123,8 +123,8 @@ class Guard:
         except Exception as error:
             if isinstance(error, AgnosticFairError) and not self.policy.hidden:
                 raise
-            told = isinstance(error, ValueError | AgnosticFairError)
-            cause = str(error) if told else type(error).__name__  # of odd shapes
+            is_refusal = isinstance(error, ValueError | AgnosticFairError)
+            cause = str(error) if is_refusal else type(error).__name__  # of odd shapes
             if not self.policy.hidden:
                 raise DataError(f"site {self.policy.site!r} {cause}") from None
             raise refused(self.policy.site, step, cause) from None
@@ -139,49 +139,53 @@ class Guard:
 
     def _check(self, step: str, broadcast: Any) -> None:
         policy = self.policy
-        asked = broadcast if isinstance(broadcast, Broadcast) else None
-        if policy.hidden and (asked is not None or step != "outline"):
-            need(asked is not None, "there is no question")
-            assert asked is not None
-            check_request(self.judgement, step, asked, asked.task.id in self.judged)
-            self._pin(asked)
-            self.judged = [*self.judged[1 - MOST_TASKS :], asked.task.id]
+        broadcast_or_none = broadcast if isinstance(broadcast, Broadcast) else None
+        if policy.hidden and (broadcast_or_none is not None or step != "outline"):
+            need(broadcast_or_none is not None, "there is no request")
+            assert broadcast_or_none is not None
+            check_request(
+                self.judgement, step, broadcast_or_none, broadcast_or_none.task.id in self.judged
+            )
+            self._pin(broadcast_or_none)
+            self.judged = [*self.judged[1 - MAX_TASKS :], broadcast_or_none.task.id]
         need(step != "centres" or policy.shows_rows, "shows no rows: let it say shows-rows")
         if not policy.epsilon:
-            self._check_rows(asked)
+            self._check_rows(broadcast_or_none)
 
     @cached_property
     def judgement(self) -> Judgement:
         """What requests are held against."""
         schema = self.policy.schema
-        outline: Census = self.answer("outline", None) if schema is None else schema.outline()
+        outline: SummaryStatistics = (
+            self.answer("outline", None) if schema is None else schema.outline()
+        )
         return Judgement(self.policy, outline, self.bins)
 
-    def _pin(self, asked: Broadcast[Any]) -> None:
+    def _pin(self, request: Broadcast[Any]) -> None:
         """The first task of a session is its task; only what a fit finds on its way may be added."""
-        task = asked.task
+        task = request.task
         if task.fold is not None:
             self.seed = task.fold.seed if self.seed is None else self.seed
             need(self.seed == task.fold.seed, "the folds' seed is another than the first one")
-        if not (task.clients and asked.session):
+        if not (task.clients and request.session):
             return
-        base = replace(task.encoding, bands=())
+        base = replace(task.encoding, bins=())
         groups = (task.positive, task.sensitive_features, task.by_label)
         settled = (base, groups, task.clients, task.fold)
-        first = self.pinned.setdefault(asked.session, settled)
+        first = self.pinned.setdefault(request.session, settled)
         for old in list(self.pinned)[:-SESSIONS]:
             del self.pinned[old]
         need(first == settled, "the task is another than the session's first one")
 
-    def _check_rows(self, asked: Broadcast[Any] | None) -> None:
+    def _check_rows(self, request: Broadcast[Any] | None) -> None:
         """Raise where a value has too few rows among those that the request touches: all of them, those of its fold,
         and of these the ones by which learners judge."""
-        if self.policy.least_rows <= 1:
+        if self.policy.min_rows <= 1:
             return
         fold, of, seed = (
-            (None, 0, 0) if asked is None else (asked.task.fold, *_learner_folds(asked))
+            (None, 0, 0) if request is None else (request.task.fold, *_learner_folds(request))
         )
-        need(of <= MOST_FOLDS, f"there are more than {MOST_FOLDS} folds")
+        need(of <= MAX_FOLDS, f"there are more than {MAX_FOLDS} folds")
         every = [(None, None), (fold, None), *((fold, Fold(k, of, seed)) for k in range(of))]
         for some in every:
             if some not in self.enough:
@@ -190,32 +194,32 @@ class Guard:
 
     def _too_few(self, fold: Fold | None, by_features: Fold | None) -> str:
         """Which value has too few rows there, in words.  A label has them among all rows, for it is named."""
-        least, task = self.policy.least_rows, replace(UNCOUNTED, fold=fold)
+        min_rows, task = self.policy.min_rows, replace(UNCOUNTED, fold=fold)
         every = fold is by_features is None
-        asked = None if every else Broadcast(0, task, Summary(by_features))
-        census = self.answer("census", asked)
-        named = {f"a group of {name!r}": groups for name, groups in census.groups.items()}
+        broadcast = None if every else Broadcast(0, task, Summary(by_features))
+        statistics = self.answer("statistics", broadcast)
+        named = {f"a group of {name!r}": groups for name, groups in statistics.groups.items()}
         if every:
-            named["a label"] = {label: rows for label, rows in census.labels.items() if rows}
+            named["a label"] = {label: rows for label, rows in statistics.labels.items() if rows}
         for what, counts in named.items():
-            if min(counts.values(), default=0) < least:
+            if min(counts.values(), default=0) < min_rows:
                 where = "" if every else " in one of the folds"
                 return (
-                    f"has {what} with fewer than {least} rows{where} and does not answer: leave it out, or let the "
-                    "site lower least-rows"
+                    f"has {what} with fewer than {min_rows} rows{where} and does not answer: leave it out, or let the "
+                    "site lower min-rows"
                 )
         return ""
 
     def bins(self, column: str, edges: Sequence[float], fold: Fold | None) -> bool:
         """Whether no bin holds a few rows only, these edges and all earlier ones taken together: what two requests
         differ by is a bin, too. Of a column whose bins were refused once no others are answered."""
-        least, known = self.policy.least_rows, self.edges.get((column, fold), ())
+        min_rows, known = self.policy.min_rows, self.edges.get((column, fold), ())
         if known is None:
             return False
         together = tuple(sorted({*known, *edges}))
         if together != known:
             counts = self._counted(column, together, fold)
-            good = len(together) <= MOST_EDGES and not ((counts > 0) & (counts < least)).any()
+            good = len(together) <= MAX_EDGES and not ((counts > 0) & (counts < min_rows)).any()
             self.edges[column, fold] = together if good else None
             self._save()
         return self.edges[column, fold] is not None
@@ -231,16 +235,16 @@ class Guard:
             write_atomically({self.path: content.encode()}, 0o600)
 
     def _counted(self, column: str, edges: tuple[float, ...], fold: Fold | None) -> np.ndarray:
-        axis = band_axis(column, edges, missing=True)
-        named = Named(((axis.name, axis.values, axis.edges),), np.zeros((0, 1, 2)))
-        task: Task = replace(UNCOUNTED, named=named, fold=fold)
-        reply = self.answer("part_counts", Broadcast(0, task, PartCounts()))
+        axis = bin_axis(column, edges, missing=True)
+        named = SubgroupSet(((axis.name, axis.values, axis.edges),), np.zeros((0, 1, 2)))
+        task: Task = replace(UNCOUNTED, subgroups=named, fold=fold)
+        reply = self.answer("subgroup_counts", Broadcast(0, task, SubgroupCounts()))
         return np.diag(reply.sums["counts"])
 
 
-def _learner_folds(asked: Broadcast[Any]) -> tuple[int, int]:
+def _learner_folds(request: Broadcast[Any]) -> tuple[int, int]:
     """Into how many folds learners deal rows for this request, and by which seed."""
-    by = asked.asked if hasattr(asked.asked, "folds") else asked.task.estimates
+    by = request.request if hasattr(request.request, "folds") else request.task.estimates
     return (0, 0) if by is None else (by.folds, by.seed)
 
 
@@ -266,7 +270,7 @@ def guarded(policy: SitePolicy, answer: Handler, path: Path | None = None, rows:
     ----------
     policy : SitePolicy
     answer : callable
-        From (step, question) to the answer; one that adds noise is silent about rows by itself.
+        From (step, request) to the answer; one that adds noise is silent about rows by itself.
     path, rows : Path, str
         As ``Guard`` has them.
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from agnosticfair.data.schema import Schema
 from agnosticfair.errors import FederationError
 
-LEAST_ROWS = 10
+MIN_ROWS = 10
 """Rows that every group has, and every value that is shown, unless the site says otherwise."""
 
 FOLDS = (2, 5)
 """Into how many folds rows may be dealt: halves for a limit, fifths for probabilities out of fold."""
 
-MOST_FOLDS = 20
+MAX_FOLDS = 20
 """A fold of many would hold few rows."""
 
 
@@ -46,9 +46,9 @@ class SitePolicy:
         Whether its sums leave masked only, and with noise only (0 for none).
     schema : Schema, optional
         Columns, ranges, categories, groups and bins that it signed off.
-    least_rows : int
+    min_rows : int
         Rows of every group, in every fold, of every bin, and of every value that it names.
-    least_sites : int
+    min_sites : int
         The fewest sites of a total.
     may_drop : bool
         Whether it goes on with fewer sites than are on its list.
@@ -76,8 +76,8 @@ class SitePolicy:
     masks: bool = False
     epsilon: float = 0.0
     schema: Schema | None = None
-    least_rows: int = LEAST_ROWS
-    least_sites: int = 2
+    min_rows: int = MIN_ROWS
+    min_sites: int = 2
     may_drop: bool = False
     shows_rows: bool = False
     shares_site_totals: bool = False
@@ -111,19 +111,19 @@ def words(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
     answered = [*_settled(policy), *_consents(policy, True)]
     refused = [
         "A sum of its own in the open: every sum is masked, and only the total of all sites can be read.",
-        "A task that is not the one above, a question that it does not know, and a second question of a round.",
+        "A task that is not the one above, a request that it does not know, and a second request of a round.",
         *_consents(policy, False),
     ]
     if policy.epsilon:
         refused += ["Anything without noise, and anything beyond the budget."]
     else:
         refused += [
-            f"Everything, where a label or a group has fewer than {policy.least_rows} rows; a group also in the half "
+            f"Everything, where a label or a group has fewer than {policy.min_rows} rows; a group also in the half "
             "of a limit, and in the folds by which learners judge rows.",
-            f"Local steps of a network over fewer than {policy.least_rows} rows.",
+            f"Local steps of a network over fewer than {policy.min_rows} rows.",
             "Bins of a number that the schema does not declare."
             if policy.schema is not None
-            else f"Bins of a number that hold 1 to {policy.least_rows - 1} of its rows.",
+            else f"Bins of a number that hold 1 to {policy.min_rows - 1} of its rows.",
         ]
     refused += [
         "Whatever is refused, the coordinator reads one and the same sentence; the cause is in this site's log."
@@ -133,9 +133,9 @@ def words(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _in_the_open(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
     answered = [
-        "Every question about sums, in the open: the coordinator reads this site's own sums."
+        "Every request about sums, in the open: the coordinator reads this site's own sums."
     ]
-    refused = [f"Everything, where a group has fewer than {policy.least_rows} rows."]
+    refused = [f"Everything, where a group has fewer than {policy.min_rows} rows."]
     rows = "Whole rows of features, as kernel centres."
     (answered if policy.shows_rows else refused).append(rows)
     return tuple(answered), tuple(refused)
@@ -144,9 +144,9 @@ def _in_the_open(policy: SitePolicy) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _settled(policy: SitePolicy) -> list[str]:
     """What the site builds the task from, in words."""
     who = f"all of {', '.join(policy.sites)}" if policy.sites else "the sites of a session"
-    fewer = f", or {policy.least_sites} of them" if policy.may_drop else ""
+    fewer = f", or {policy.min_sites} of them" if policy.may_drop else ""
     noise = f"sums with noise, within epsilon {policy.epsilon:g}, " if policy.epsilon else "sums, "
-    found = [
+    sentences = [
         f"Masked {noise}which add up over {who}{fewer}."
         if policy.masks
         else f"{noise.capitalize()}of this site."
@@ -154,38 +154,38 @@ def _settled(policy: SitePolicy) -> list[str]:
     schema = policy.schema
     if schema is None:
         shown = "the smallest and the largest of each number, and every category"
-        found += [
-            f"Which columns it has, with {shown} that {policy.least_rows} rows or more share."
+        sentences += [
+            f"Which columns it has, with {shown} that {policy.min_rows} rows or more share."
         ]
     else:
         columns = ", ".join(sorted({*schema.numeric, *schema.categorical}))
-        found += [f"Questions about the columns of the schema {schema.digest[:12]}: {columns}."]
+        sentences += [f"Requests about the columns of the schema {schema.digest[:12]}: {columns}."]
         groups = "; ".join(f"{k}: {', '.join(v)}" for k, v in schema.sensitive_features.items())
-        found += [f"By the groups {groups}; by labels {', '.join(schema.labels)}."]
-        if schema.bands:
+        sentences += [f"By the groups {groups}; by labels {', '.join(schema.labels)}."]
+        if schema.bins:
             cuts = "; ".join(
-                f"{k} at {', '.join(f'{e:g}' for e in v)}" for k, v in schema.bands.items()
+                f"{k} at {', '.join(f'{e:g}' for e in v)}" for k, v in schema.bins.items()
             )
-            found += [f"In the bins {cuts}."]
+            sentences += [f"In the bins {cuts}."]
     if not policy.epsilon:
-        found += [
+        sentences += [
             "Under any model that the coordinator names: what totals show of a person is bounded by epsilon alone.",
             f"About all rows, or a fold of {' or '.join(map(str, policy.folds))}, dealt with seed {policy.fold_seed}.",
         ]
-    return found
+    return sentences
 
 
 _MEANS = "Means of the rows nearest to centres that the coordinator names (shares-cluster-means)."
 
 
-def _consents(policy: SitePolicy, given: bool) -> list[str]:
+def _consents(policy: SitePolicy, consented: bool) -> list[str]:
     """What the site may consent to, and did, or did not."""
     if policy.epsilon:
         return []
     known = {
         "Whole rows of features, as kernel centres (shows-rows).": policy.shows_rows,
-        "Totals with a block of its own, which show its sums: afl, qffl, localfair, kernels split by client, parts "
+        "Totals with a block of its own, which show its sums: afl, qffl, localfair, kernels split by client, subgroups "
         "named 'site' (shares-site-totals).": policy.shares_site_totals,
         _MEANS: policy.shares_cluster_means,
     }
-    return [sentence for sentence, consent in known.items() if consent == given]
+    return [sentence for sentence, consent in known.items() if consent == consented]

@@ -57,16 +57,16 @@ def rehearsed(
     check_roster(roster, 2)
     common = rehearsal_policy(tuple(sorted(roster)), schema, epsilon, site_rows, consents)
     sites = {}
-    for own in identities:
-        policy = replace(common, site=own.site, masks=True, may_drop=may_drop)
-        answer = guarded(policy, engine.handlers[own.site])
-        sites[own.site] = SecureSite(
-            own,
+    for one in identities:
+        policy = replace(common, site=one.site, masks=True, may_drop=may_drop)
+        answer = guarded(policy, engine.handlers[one.site])
+        sites[one.site] = SecureSite(
+            one,
             roster,
             answer,
             may_drop=may_drop,
             open_steps=policy.open_steps,
-            rows=(rows or {}).get(own.site, ""),
+            rows=(rows or {}).get(one.site, ""),
         )
     return replace(engine, handlers=sites, _pool=[]), roster
 
@@ -80,12 +80,12 @@ def rehearsal_policy(
 ) -> SitePolicy:
     """What clients of this process answer, whose own people are whoever calls.
 
-    >>> rehearsal_policy(("north", "south"), None).least_rows
+    >>> rehearsal_policy(("north", "south"), None).min_rows
     1
     """
-    common = SitePolicy("", sites, False, epsilon, schema, least_rows=1, site_rows=site_rows)
-    given: dict[str, Any] = dict.fromkeys(consents, True)
-    return replace(common, fold_seed=None, rehearsal=True, **given)
+    common = SitePolicy("", sites, False, epsilon, schema, min_rows=1, site_rows=site_rows)
+    values: dict[str, Any] = dict.fromkeys(consents, True)
+    return replace(common, fold_seed=None, rehearsal=True, **values)
 
 
 def check_installed() -> None:

@@ -13,7 +13,7 @@ OTHER = "other"
 """The value that stands for all rare ones."""
 
 
-def shown_rows(table: Table, columns: Sequence[str] = (), least_rows: int = 1) -> Table:
+def shown_rows(table: Table, columns: Sequence[str] = (), min_rows: int = 1) -> Table:
     """The rows with the listed columns alone, and values that few rows have as the value 'other'.
 
     Parameters
@@ -21,7 +21,7 @@ def shown_rows(table: Table, columns: Sequence[str] = (), least_rows: int = 1) -
     table : Table
     columns : sequence of str
         Features that may be told of; all where none is listed. Label and sensitive features are not among them.
-    least_rows : int
+    min_rows : int
         Values of fewer rows are not told.
 
     Returns
@@ -41,19 +41,19 @@ def shown_rows(table: Table, columns: Sequence[str] = (), least_rows: int = 1) -
     return replace(
         table,
         numeric={k: v for k, v in table.numeric.items() if listed(k)},
-        categorical={k: joined(v, least_rows) for k, v in table.categorical.items() if listed(k)},
-        other={k: joined(v, least_rows) for k, v in table.other.items() if listed(k)},
+        categorical={k: joined(v, min_rows) for k, v in table.categorical.items() if listed(k)},
+        other={k: joined(v, min_rows) for k, v in table.other.items() if listed(k)},
     )
 
 
-def joined(column: Column, least_rows: int) -> Column:
+def joined(column: Column, min_rows: int) -> Column:
     """The column whose values of fewer rows are one value, 'other'.
 
     >>> joined(Column.of(["a", "a", "b"]), 2).values().tolist()
     ['a', 'a', 'other']
     """
     counts = np.bincount(column.codes, minlength=len(column.categories))
-    rare = (counts > 0) & (counts < least_rows)
+    rare = (counts > 0) & (counts < min_rows)
     if not rare.any():
         return column
     texts = np.where(rare, OTHER, np.asarray(column.categories, object))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import Questions, small_table
+from helpers import Requests, small_table
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
@@ -23,13 +23,13 @@ def rows(n=240):
 @pytest.mark.parametrize("learner", ["linear", "additive"])
 def test_sums_over_kinds_have_the_bits_of_sums_over_rows(step, learner, monkeypatch):
     table = rows()
-    engine = Questions({"one": table})
+    engine = Requests({"one": table})
     fit(engine, method("rule", learner=learner, min_people=5, tau=0.02), positive="yes")
-    for asked in engine.asked[step]:
+    for request in engine.request[step]:
         monkeypatch.setattr(distinct, "FEW", 0.7)
-        few = answer(Client("one", table), step, asked)
+        few = answer(Client("one", table), step, request)
         monkeypatch.setattr(distinct, "FEW", 0.0)
-        every = answer(Client("one", table), step, asked)
+        every = answer(Client("one", table), step, request)
         assert few.sums.keys() == every.sums.keys()
         for name, total in every.sums.items():
             np.testing.assert_array_equal(few.sums[name], total, err_msg=name)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import Questions
+from helpers import Requests
 
 from agnosticfair import federation, iid, load_dataset
 from agnosticfair.client.client import Client
@@ -17,10 +17,10 @@ BITS = 18
 def prepared(request):
     """A client's rows, with and without bins among the features."""
     (table,) = iid(load_dataset("adult").take(np.arange(3000)), clients=1).train.values()
-    engine = Questions({"one": table})
+    engine = Requests({"one": table})
     federation.fit(engine, method("rule", learner=request.param))
-    asked, client = engine.asked["learn"][-1], Client("one", table)
-    task, heads = asked.task, asked.asked
+    payload, client = engine.request["learn"][-1], Client("one", table)
+    task, heads = payload.task, payload.request
     X = np.hstack([encode(task.encoding, table), np.ones((len(table), 1))])
     return X, learning.prepared(client, task, heads.heads, heads.folds, heads.seed).x
 
@@ -32,7 +32,7 @@ def test_sums_over_x_are_those_of_rounded_products(prepared, weighs):
     v, bits = rng.normal(size=len(X)), np.full(X.shape[1], BITS)
     weights = rng.integers(1, 4, len(X)).astype(float) if weighs else None
     products = features.weighed(X * v[:, None], bits, weights)
-    np.testing.assert_array_equal(features.slope(own, v, BITS, weights), products.sum(axis=0))
+    np.testing.assert_array_equal(features.gradient_of(own, v, BITS, weights), products.sum(axis=0))
 
 
 @pytest.mark.parametrize("bits", [34, 26, 18])
@@ -47,7 +47,7 @@ def test_the_hessian_is_exact_and_positive_semidefinite_however_few_bits_there_a
     true = coarse.T @ (coarse * h_coarse[:, None])
     at = own.others[:-1]
     true[at, at] += h_coarse.sum() / 4.0**fine
-    found = features.curvature(own, h, bits, weights)
+    found = features.hessian_of(own, h, bits, weights)
     np.testing.assert_array_equal(found, true)
     np.testing.assert_array_equal(features.diagonal(own, h, bits, weights), np.diag(true))
     assert np.linalg.eigvalsh(found).min() > -1e-9 * len(X)

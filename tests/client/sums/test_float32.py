@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import KINDS, check_close, narrowed, question_of, rows_and_question, small_table
+from helpers import KINDS, check_close, narrowed, request_of, rows_and_request, small_table
 
 from agnosticfair import federation
 from agnosticfair.client.client import Client
@@ -32,19 +32,19 @@ def test_exponents_are_those_of_the_kernel():
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("weighed", [False, True])
 def test_float32_is_near_float64(surrogate, own, weighed):
-    rows, q = rows_and_question(surrogate=surrogate, own=own, weighed=weighed)
+    rows, q = rows_and_request(surrogate=surrogate, own=own, weighed=weighed)
     check_close(accelerated.add_up(narrowed(rows), narrowed(q)), accelerated.add_up(rows, q))
 
 
 def test_chunks_add_up(monkeypatch):
-    rows, q = rows_and_question()
+    rows, q = rows_and_request()
     true = accelerated.add_up(rows, q)
     monkeypatch.setattr(accelerated, "CHUNK", 37)
     check_close(accelerated.add_up(rows, q), true, 1e-13)
 
 
 def test_a_shelf_gives_back_what_it_was_given():
-    shelf, (rows, _) = Shelf(), rows_and_question(n=300, weighed=True)
+    shelf, (rows, _) = Shelf(), rows_and_request(n=300, weighed=True)
     kept = [shelf.put(narrowed(rows)), shelf.put(replace(narrowed(rows), weights=None))]
     for get, weighed in zip(kept, (True, False), strict=True):
         found = get()
@@ -56,7 +56,7 @@ def test_a_shelf_gives_back_what_it_was_given():
 def test_a_full_disk_is_said_in_a_sentence(monkeypatch):
     monkeypatch.setattr(accelerated.os, "pwrite", lambda *_: 0)
     with pytest.raises(DataError, match="TMPDIR"):
-        Shelf().put(narrowed(rows_and_question(n=10)[0]))
+        Shelf().put(narrowed(rows_and_request(n=10)[0]))
 
 
 def test_a_scratch_folder_that_is_not_there(monkeypatch):
@@ -89,23 +89,23 @@ def streams(monkeypatch):
 ASKED = [
     Method("m", basis=gaussian(5, 0.7), bound=5.0, fairness=Fairness(0.1, basis=gaussian(8, 0.7))),
     Method("m", basis=by_client(), fairness=Fairness(0.1, basis=constant())),
-    Method("m", fairness=Fairness(0.1, basis=by_client(), notion="equalized_odds")),
+    Method("m", fairness=Fairness(0.1, basis=by_client(), metric="equalized_odds")),
 ]
 
 
-@pytest.mark.parametrize("recipe", ASKED, ids=["gaussian", "by_client", "odds"])
-def test_a_stream_answers_as_its_rows_in_memory_do(tmp_path, streams, recipe):
+@pytest.mark.parametrize("method", ASKED, ids=["gaussian", "by_client", "odds"])
+def test_a_stream_answers_as_its_rows_in_memory_do(tmp_path, streams, method):
     table = small_table(2000)
     source = read_source(written(tmp_path, table), Roles("y", ("sex",)))
     other = Client("south", small_table(100, seed=1))
     exact, streamed = Client("north", table), Client("north", source, threads=2)
-    ask = question_of([streamed, other], recipe)
-    assert ask.task.id == question_of([exact, other], recipe).task.id
-    found, true = (answer(c, "sums", ask).sums for c in (streamed, exact))
+    send = request_of([streamed, other], method)
+    assert send.task.id == request_of([exact, other], method).task.id
+    found, true = (answer(c, "sums", send).sums for c in (streamed, exact))
     for name, value in true.items():
         # kernels in memory are rounded to multiples of 2^-14
         np.testing.assert_allclose(found[name], value, rtol=0, atol=3e-5 * np.abs(value).max())
-    one = answer(Client("north", source), "sums", ask).sums
+    one = answer(Client("north", source), "sums", send).sums
     assert all(np.array_equal(one[name], found[name]) for name in one)  # whatever the threads
 
 
@@ -114,8 +114,8 @@ def test_a_fit_over_streams_is_that_over_tables(tmp_path, streams):
     sources = {
         k: read_source(written(tmp_path, t, k), Roles("y", ("sex",))) for k, t in tables.items()
     }
-    recipe = method("agnosticfair", tau=0.1, basis=gaussian(20, 0.8, "rows"))
-    exact, streamed = (federation.fit(clients, recipe) for clients in (tables, sources))
+    chosen_method = method("agnosticfair", tau=0.1, basis=gaussian(20, 0.8, "rows"))
+    exact, streamed = (federation.fit(clients, chosen_method) for clients in (tables, sources))
     assert streamed.outcome == exact.outcome == "converged"
     one, two = (fit.model.probabilities(tables["north"]) for fit in (streamed, exact))
     np.testing.assert_allclose(one, two, atol=1e-3)

@@ -13,16 +13,16 @@ from agnosticfair.client.sums.program import subgroups_of, weight_functions
 from agnosticfair.data.stream import Stream
 from agnosticfair.federation import fit
 from agnosticfair.learners.decisions import scores
-from agnosticfair.mathematics.basis import by_client, gaussian, subpopulations
-from agnosticfair.mathematics.parts import memberships
+from agnosticfair.mathematics.basis import by_client, gaussian, subgroups
 from agnosticfair.mathematics.scores import Dense
+from agnosticfair.mathematics.subgroups import memberships
 from agnosticfair.methods import method
-from agnosticfair.protocol.questions import UNCOUNTED
+from agnosticfair.protocol.requests import UNCOUNTED
 
 KINDS = {
     "pairs": {},
-    "three values": {"basis": subpopulations(depth=3)},
-    "odds": {"notion": "equalized_odds"},
+    "three values": {"basis": subgroups(depth=3)},
+    "odds": {"metric": "equalized_odds"},
     "mixtures": {"each": False, "bound": 3.0, "floor": 0.05},
     "kernels": {"basis": gaussian(8, 0.5)},
     "mixtures of kernels": {"basis": gaussian(8, 0.5), "each": False, "bound": 3.0, "floor": 0.05},
@@ -117,12 +117,12 @@ def test_a_stream_gives_the_rule_of_memory(pooled, tmp_path, monkeypatch):
 
 def test_subgroups_are_weight_functions_that_are_never_written_out(pooled):
     rng = np.random.default_rng(0)
-    named, rows = pooled("three values").named, small_table(600, 3)
+    named, rows = pooled("three values").subgroups, small_table(600, 3)
     client = Client("all", rows)
-    task = replace(UNCOUNTED, n=600, named=named)
+    task = replace(UNCOUNTED, n=600, subgroups=named)
     b = subgroups_of(client, task, Distinct(None, None))
     assert len(b.at.deep)
-    dense = Dense(np.column_stack([memberships(b.codes.T, b.parts), np.ones(600)]))
+    dense = Dense(np.column_stack([memberships(b.codes.T, b.subgroups), np.ones(600)]))
     a, V = rng.integers(-9, 9, b.size) / 8, rng.integers(0, 9, (2, 600)) / 8
     which, some = np.array([0, b.size - 1, b.size - 2]), np.array([5, 17, 400])
     np.testing.assert_array_equal(b.weigh(a), dense.weigh(a))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import KINDS, question_of, small_table
+from helpers import KINDS, request_of, small_table
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums import float32, float64
@@ -18,29 +18,29 @@ ROWS = replace(small_table(700), weights=np.random.default_rng(1).integers(1, 4,
 
 def by_hand(client, broadcast):
     """The sums row by row, as the head of ``mathematics.sums`` writes them."""
-    task, asked, rows = broadcast.task, broadcast.asked, client.prepare(broadcast.task)
+    task, request, rows = broadcast.task, broadcast.request, client.prepare(broadcast.task)
     K_L, K = (float64.kernels(client, task, b)(slice(None)) for b in (task.basis, task.fair_basis))
-    d, weights = rows.X @ asked.w, rows.weights
-    values = stated.row_values(d, rows.y, asked.surrogate)
+    d, weights = rows.X @ request.w, rows.weights
+    values = stated.row_values(d, rows.y, request.surrogate)
     v = values._replace(**{k: getattr(values, k) * weights for k in values._fields})
     K = np.hstack([K, np.ones((len(d), 1))])
-    cell = np.eye(task.cells)[rows.s]
+    stratum = np.eye(task.strata)[rows.s]
 
-    def slope(value):
+    def gradient(value):
         return np.einsum("i,id->id", value, rows.X)
 
-    theta = (1 - asked.share) + asked.share * K_L @ asked.alpha
-    c = np.einsum("im,im->i", K, asked.C[rows.s])
+    theta = (1 - request.share) + request.share * K_L @ request.alpha
+    c = np.einsum("im,im->i", K, request.C[rows.s])
     fair = {"psi_g": v.g, "psi_theta": v.one, "psi_hat": v.hat}
     return {
         "loss": v.loss.sum(),
-        "J_1": slope(v.slope).sum(axis=0),
+        "J_1": gradient(v.gradient).sum(axis=0),
         "psi_L": K_L.T @ v.loss,
         "psi_theta_L": K_L.T @ v.one,
-        "J_L": K_L.T @ slope(v.slope),
-        **{k: np.einsum("ig,im,i->gm", cell, K, value) for k, value in fair.items()},
-        "J_g": np.einsum("ig,im,id->gmd", cell, K, slope(v.g_slope)),
-        "H": rows.X.T @ slope(theta * v.curve + c * v.g_curve),
+        "J_L": K_L.T @ gradient(v.gradient),
+        **{k: np.einsum("ig,im,i->gm", stratum, K, value) for k, value in fair.items()},
+        "J_g": np.einsum("ig,im,id->gmd", stratum, K, gradient(v.g_gradient)),
+        "H": rows.X.T @ gradient(theta * v.hessian + c * v.g_hessian),
         "correct": v.right.sum(),
     }
 
@@ -55,36 +55,36 @@ ENDS = {"float64": float64.sums, "float32": float32.sums, "torch": of_torch}
 @pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)
 @pytest.mark.parametrize("end", ENDS)
 def test_every_back_end_adds_up_what_is_stated(end, surrogate):
-    recipe = method("agnosticfair", kernels=6, sigma=0.9)
-    recipe = replace(recipe, basis=gaussian(4, 0.9))
+    chosen_method = method("agnosticfair", kernels=6, sigma=0.9)
+    chosen_method = replace(chosen_method, basis=gaussian(4, 0.9))
     client = Client("a", ROWS)
-    broadcast = question_of([client], recipe)
-    broadcast = replace(broadcast, asked=replace(broadcast.asked, surrogate=surrogate))
+    broadcast = request_of([client], chosen_method)
+    broadcast = replace(broadcast, request=replace(broadcast.request, surrogate=surrogate))
     true, found = by_hand(client, broadcast), ENDS[end](client, broadcast).sums
     assert {name: np.shape(v) for name, v in found.items()} == broadcast.shapes
     assert {*true} == {*found}
     for name, value in true.items():
-        most = (1e-6 if end == "float64" else 1e-5) * np.abs(value).max()
-        np.testing.assert_allclose(found[name], value, rtol=0, atol=most, err_msg=name)
+        maximum = (1e-6 if end == "float64" else 1e-5) * np.abs(value).max()
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=maximum, err_msg=name)
 
 
 @pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)
-def test_slopes_and_curvatures_are_the_values_own(surrogate):
+def test_gradients_and_curvatures_are_the_values_own(surrogate):
     d, e = np.linspace(-3, 3, 41), 1e-4
     for y in (np.zeros(41), np.ones(41)):
         here, ahead, behind = (stated.row_values(x, y, surrogate) for x in (d, d + e, d - e))
-        for value, slope in (
-            ("loss", "slope"),
-            ("slope", "curve"),
-            ("g", "g_slope"),
-            ("g_slope", "g_curve"),
+        for value, gradient in (
+            ("loss", "gradient"),
+            ("gradient", "hessian"),
+            ("g", "g_gradient"),
+            ("g_gradient", "g_hessian"),
         ):
             change = (getattr(ahead, value) - getattr(behind, value)) / (2 * e)
-            np.testing.assert_allclose(getattr(here, slope), change, atol=1e-6)
+            np.testing.assert_allclose(getattr(here, gradient), change, atol=1e-6)
 
 
 @pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)
-def test_a_network_s_values_and_slopes_are_those_that_are_stated(surrogate):
+def test_a_network_s_values_and_gradients_are_those_that_are_stated(surrogate):
     torch = pytest.importorskip("torch")
     steps = pytest.importorskip("agnosticfair.client.networks")
     rng = np.random.default_rng(0)
@@ -95,8 +95,8 @@ def test_a_network_s_values_and_slopes_are_those_that_are_stated(surrogate):
     loss, g = steps.values(torch.from_numpy(d), held, surrogate)
     np.testing.assert_allclose(loss, v.loss, atol=1e-6)
     np.testing.assert_allclose(g, v.g, atol=1e-6)
-    slopes = steps.slopes(torch.from_numpy(d), held, surrogate)
-    np.testing.assert_allclose(slopes, a * v.slope + c * v.g_slope, atol=1e-6)
+    gradients = steps.gradients(torch.from_numpy(d), held, surrogate)
+    np.testing.assert_allclose(gradients, a * v.gradient + c * v.g_gradient, atol=1e-6)
 
 
 def test_numpy_and_torch_read_the_same_statement():
@@ -110,13 +110,13 @@ def test_numpy_and_torch_read_the_same_statement():
 
 
 def test_the_fields_of_a_client_that_holds_some_kernels_lie_where_they_belong():
-    recipe = replace(method("fl"), basis=replace(gaussian(3, 0.9), split=True))
+    chosen_method = replace(method("fl"), basis=replace(gaussian(3, 0.9), split=True))
     tables = {"a": ROWS, "b": small_table(200, 4)}
     clients = [Client(key, table) for key, table in tables.items()]
-    broadcast = question_of(clients, recipe)
+    broadcast = request_of(clients, chosen_method)
     for client in clients:
-        own = support(broadcast.task.basis, client.key, broadcast.task.clients)
+        columns = support(broadcast.task.basis, client.key, broadcast.task.clients)
         for sums in (float64.sums, float32.sums):
             psi = sums(client, broadcast).sums["psi_theta_L"]
-            assert (psi[own] > 0).all()
+            assert (psi[columns] > 0).all()
             assert np.count_nonzero(psi) == 3

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import KINDS, check_close, narrowed, question_of, rows_and_question, small_table
+from helpers import KINDS, check_close, narrowed, request_of, rows_and_request, small_table
 
 from agnosticfair import federation
 from agnosticfair.client.client import Client
@@ -26,19 +26,19 @@ def there(rows):
 @pytest.mark.parametrize("surrogate", KINDS, ids=lambda s: s.kind)
 @pytest.mark.parametrize("own", [False, True])
 def test_torch_is_near_float64(surrogate, own):
-    rows, q = rows_and_question(n=5000, surrogate=surrogate, own=own, weighed=own)
+    rows, q = rows_and_request(n=5000, surrogate=surrogate, own=own, weighed=own)
     check_close(device.add_up(there(rows), narrowed(q)), accelerated.add_up(rows, q))
 
 
 def test_a_smaller_chunk_is_tried_then_a_sentence_said(monkeypatch):
-    rows, q = rows_and_question(n=5000)
+    rows, q = rows_and_request(n=5000)
     tried, plain = [], device.plain
 
-    def small(rows, q, most):
-        tried.append(most)
-        if most > limit:
+    def small(rows, q, maximum):
+        tried.append(maximum)
+        if maximum > limit:
             raise torch.OutOfMemoryError
-        return plain(rows, q, most)
+        return plain(rows, q, maximum)
 
     monkeypatch.setattr(device, "plain", small)
     limit = 1 << 14
@@ -50,9 +50,9 @@ def test_a_smaller_chunk_is_tried_then_a_sentence_said(monkeypatch):
 
 
 def test_a_library_that_finds_no_room_is_said_and_other_errors_are_not_hidden(monkeypatch):
-    rows, q = rows_and_question(n=50)
+    rows, q = rows_and_request(n=50)
 
-    def fail(*asked):
+    def fail(*one_request):
         raise RuntimeError(said)
 
     monkeypatch.setattr(device, "plain", fail)
@@ -68,7 +68,7 @@ def test_rows_that_do_not_fit_are_said_in_a_sentence(monkeypatch):
     def full(*shape, **options):
         raise torch.OutOfMemoryError
 
-    rows = narrowed(rows_and_question(n=50)[0])
+    rows = narrowed(rows_and_request(n=50)[0])
     monkeypatch.setattr(device, "device_of", lambda name: name)
     monkeypatch.setattr(torch, "empty", full)
     with pytest.raises(SettingsError, match=r"the device has no room for 50 rows of \d+ numbers"):
@@ -93,13 +93,13 @@ def test_a_device_that_is_full_before_its_first_use_is_said_in_one_sentence(monk
     )
 
 
-def test_batches_are_sorted_by_cell():
-    rows, q = rows_and_question(n=900, weighed=True)
-    parts = [
+def test_batches_are_sorted_by_stratum():
+    rows, q = rows_and_request(n=900, weighed=True)
+    subgroups = [
         narrowed(Rows32(rows.Z[k::2], rows.y[k::2], np.array([0, 150, 450]), rows.weights[k::2]))
         for k in (0, 1)
     ]
-    batches = [lambda part=part: part for part in parts]
+    batches = [lambda subgroup=subgroup: subgroup for subgroup in subgroups]
     loaded = device.load(batches, "cpu")
     assert loaded.starts.tolist() == [0, 300, 900]
     check_close(device.add_up(loaded, narrowed(q)), accelerated.add_up(rows, q))
@@ -108,8 +108,8 @@ def test_batches_are_sorted_by_cell():
 def test_a_client_on_a_device_answers_like_one_in_memory():
     table = small_table(800)
     exact, other = Client("a", table), Client("a", table, device="cpu")
-    ask = question_of([exact], method("agnosticfair"))
-    found, true = (answer(c, "sums", ask).sums for c in (other, exact))
+    send = request_of([exact], method("agnosticfair"))
+    found, true = (answer(c, "sums", send).sums for c in (other, exact))
     for name, value in true.items():
         np.testing.assert_allclose(found[name], value, rtol=0, atol=3e-5 * np.abs(value).max())
 
@@ -117,8 +117,8 @@ def test_a_client_on_a_device_answers_like_one_in_memory():
 def test_a_fit_on_a_device():
     tables = {"a": small_table(600), "b": small_table(500, seed=1)}
     exact = federation.fit(tables, "fairfl")
-    found = federation.fit(federation.in_process(tables, device="cpu"), "fairfl")
+    fitted = federation.fit(federation.in_process(tables, device="cpu"), "fairfl")
     for table in tables.values():  # the intercept and a column's indicators may trade places in w
         np.testing.assert_allclose(
-            found.model.decision(table), exact.model.decision(table), atol=1e-3
+            fitted.model.decision(table), exact.model.decision(table), atol=1e-3
         )

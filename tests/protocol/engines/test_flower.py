@@ -18,8 +18,8 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 
 from agnosticfair.data.axes import edges_of, histogram
-from agnosticfair.data.census import take_census
 from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.data.summary import summary_statistics
 from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.flower import apps
@@ -95,7 +95,7 @@ class FakeGrid:
             identity = f"m{len(self.log)}"
             message.metadata.__dict__["_message_id"] = identity
             config = self.ids[message.metadata.dst_node_id]
-            step = message.content["question"]["step"]
+            step = message.content["request"]["step"]
             self.log.append((step, config["site"]))
             reply = apps.reply(message, Context(1, 1, config, RecordDict(), {}))
             reply = self.hook(step, config["site"], message, reply)
@@ -117,10 +117,12 @@ def engine_over(files, sites=None, names=None, **more):
 
 def test_a_network_is_the_in_process_one_bit_for_bit(files):
     pytest.importorskip("torch")
-    made = method("agnosticfair", network=Network("mlp", (4,), steps=3), kernels=20, max_rounds=4)
+    chosen_method = method(
+        "agnosticfair", network=Network("mlp", (4,), steps=3), kernels=20, max_rounds=4
+    )
     engine, grid = engine_over(files)
-    result = fit(engine, made)
-    here = fit(read_clients(files.values(), ROLES), made)
+    result = fit(engine, chosen_method)
+    here = fit(read_clients(files.values(), ROLES), chosen_method)
     assert result.model.digest == here.model.digest
     assert [step for step, _ in grid.log].count("train") == 3 * 4
 
@@ -135,7 +137,7 @@ def test_a_site_knows_its_own_networks_by_a_module_it_names(files, tmp_path, mon
     (tmp_path / "their_networks.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     engine, _ = engine_over(files, **{k: {"imports": "their_networks"} for k in files})
-    fit(engine, "fl", deadline=5)  # a first question, with which the sites import
+    fit(engine, "fl", deadline=5)  # a first request, with which the sites import
     assert fit(engine, made).rounds == 2
 
 
@@ -190,7 +192,7 @@ def test_the_model_is_the_in_process_one_bit_for_bit(files, name):
     assert result.model.digest == here.model.digest
     assert result.history == here.history
     steps = [step for step, _ in grid.log]
-    assert steps.count("hello") == steps.count("census") == 3
+    assert steps.count("hello") == steps.count("statistics") == 3
     rounds = sum(steps.count(name) for name in ("sums", "trials", "average"))
     assert rounds == 3 * result.rounds
     assert {t["site"] for t in engine.traffic} == {*files}
@@ -201,7 +203,7 @@ def test_a_node_that_is_not_asked_for_takes_no_part(files):
     engine, grid = engine_over(files, sites=("north", "south"))
     result = fit(engine, "fl")
     assert result.model.clients == 2
-    assert ("census", "east") not in grid.log
+    assert ("statistics", "east") not in grid.log
 
 
 def test_a_site_that_is_away_is_named_after_the_deadline(files):
@@ -228,8 +230,8 @@ def lost_once(grid, step, restart):
     """The south's reply to that step is lost once; its SuperNode may come back as a new process."""
     lost = []
 
-    def hook(asked, site, message, reply):
-        if asked == step and site == "south" and not lost:
+    def hook(one_request, site, message, reply):
+        if one_request == step and site == "south" and not lost:
             lost.append(message)
             if restart:
                 grid.started[message.metadata.dst_node_id] = "2"
@@ -239,7 +241,7 @@ def lost_once(grid, step, restart):
     return hook
 
 
-@pytest.mark.parametrize("step", ["census", "centres", "sums"])
+@pytest.mark.parametrize("step", ["statistics", "centres", "sums"])
 def test_a_supernode_that_was_started_anew_is_asked_again_at_once(files, step):
     engine, grid = engine_over(files)
     grid.hook = lost_once(grid, step, restart=True)
@@ -286,10 +288,10 @@ def test_a_reply_that_is_none_ends_the_fit_by_name(files, change, said):
     ("more", "said"),
     [
         (
-            {"allow": "census,sums"},
-            "site 'south' does not answer step 'clusters'; it allows census",
+            {"allow": "summary statistics,sums"},
+            "site 'south' does not answer step 'clusters'; it allows summary statistics",
         ),
-        ({"least-rows": 1000}, "site 'south' has a group of 'sex' with fewer than 1000 rows"),
+        ({"min-rows": 1000}, "site 'south' has a group of 'sex' with fewer than 1000 rows"),
         ({"target": "label"}, "the file of site 'south' has no column 'label'"),
         ({"file": "/none.csv"}, "the file of site 'south' is not in '/'"),
         ({"drop": "job"}, "column 'job' is missing at client 'south'"),
@@ -320,7 +322,7 @@ def test_an_error_of_another_kind_tells_its_type_only(files, monkeypatch):
     assert "12345" not in str(told.value)
 
 
-def asked(config):
+def request(config):
     return Context(7, 0, {}, RecordDict(), {"settings": json.dumps(config)})
 
 
@@ -328,9 +330,9 @@ def run_server(files, out, **changes):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(out)}
     config |= {"checkpoint": str(out / "state")}
     config |= {name.replace("_", "-"): value for name, value in changes.items()}
-    shown = {"shows-rows": changes.get("centres") == "rows", "least-rows": 1}  # few, in fifths
+    shown = {"shows-rows": changes.get("centres") == "rows", "min-rows": 1}  # few, in fifths
     _, grid = engine_over(files, **dict.fromkeys(files, shown))
-    return grid, lambda: apps.main(grid, asked(config))
+    return grid, lambda: apps.main(grid, request(config))
 
 
 def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
@@ -346,7 +348,7 @@ def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
     assert read_rounds(tmp_path)[1] == history["history"]
     (study,) = data([read_run(tmp_path)])["studies"]
     assert study["methods"][0]["certified"] is None  # measured on the rows of the fit
-    assert study["methods"][0]["says"] == certificate["says"]
+    assert study["methods"][0]["sentence"] == certificate["sentence"]
     assert not [*(tmp_path / "state").iterdir()]  # done: the next run begins anew
 
 
@@ -374,18 +376,18 @@ def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
         {"event": "resumed", "round": 3}
     ]
     assert read_rounds(tmp_path)[1] == history["history"]
-    made = method("fairfl", network=network or None, max_rounds=5)
-    here = fit(read_clients(files.values(), ROLES), made)
+    chosen_method = method("fairfl", network=network or None, max_rounds=5)
+    here = fit(read_clients(files.values(), ROLES), chosen_method)
     assert load_model(tmp_path / "model.safetensors").digest == here.model.digest
 
 
 def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path):
     config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
-    _, grid = engine_over(files, south={"allow": "census,sums"})
-    apps.main(grid, asked(config))
+    _, grid = engine_over(files, south={"allow": "summary statistics,sums"})
+    apps.main(grid, request(config))
     assert (tmp_path / "model.safetensors").is_file()
-    told = json.loads((tmp_path / "certificate.json").read_text())
-    assert "does not answer step 'histograms'" in told["says"]
+    content = json.loads((tmp_path / "certificate.json").read_text())
+    assert "does not answer step 'histograms'" in content["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -399,22 +401,26 @@ def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path
 def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, name, network, steps):
     if network:
         pytest.importorskip("torch")
-    made = method(name, network=network, max_rounds=2)
-    _, run = run_server(files, tmp_path, method=made.name, network=network or "", max_rounds=2)
+    chosen_method = method(name, network=network, max_rounds=2)
+    _, run = run_server(
+        files, tmp_path, method=chosen_method.name, network=network or "", max_rounds=2
+    )
     run()
-    census = take_census(ROWS, "all")
-    told = explain(made, census, tuple(files), 1 / 3) + explain_audit(made, census)
+    statistics = summary_statistics(ROWS, "all")
+    told = explain(chosen_method, statistics, tuple(files), 1 / 3) + explain_audit(
+        chosen_method, statistics
+    )
     sizes = {m.step: m.size for m in told if m.sender == "site"}
     traffic = json.loads((tmp_path / "history.json").read_text())["traffic"]
     for step in ("histograms", *steps):
         assert {t["received"] for t in traffic if t["step"] == step} == {sizes[step]}
-    most = [m.size for m in told if m.step == "part_decisions"]  # everybody, values, pairs
+    maximum = [m.size for m in told if m.step == "subgroup_decisions"]  # everybody, values, pairs
     sent = [
-        t["received"] for t in traffic if t["step"] == "part_decisions" and t["site"] == "north"
+        t["received"] for t in traffic if t["step"] == "subgroup_decisions" and t["site"] == "north"
     ]
-    assert len(sent) == len(most) == (1 if name == "rule" else 3)
-    assert sent[-1] <= most[-1]
-    assert name == "rule" or sent[:2] == most[:2]
+    assert len(sent) == len(maximum) == (1 if name == "rule" else 3)
+    assert sent[-1] <= maximum[-1]
+    assert name == "rule" or sent[:2] == maximum[:2]
     assert {t["step"] for t in traffic} <= {m.step for m in told}
 
 
@@ -432,13 +438,13 @@ def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, more, rows)
 
 def test_a_restated_problem_has_its_model_and_its_certificate(files, tmp_path):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
-    _, grid = engine_over(files, south={"allow": "census"})
-    apps.main(grid, asked(config | {"on-failure": "drop"}))
+    _, grid = engine_over(files, south={"allow": "statistics"})
+    apps.main(grid, request(config | {"on-failure": "drop"}))
     rest = [files["east"], files["north"]]
     here = fit(read_clients(rest, ROLES), "fairfl")
     assert load_model(tmp_path / "model.safetensors").digest == here.model.digest
-    told = json.loads((tmp_path / "certificate.json").read_text())
-    assert told["n"] == here.model.rows
+    content = json.loads((tmp_path / "certificate.json").read_text())
+    assert content["n"] == here.model.rows
     assert ("decisions", "south") not in grid.log
     events = json.loads((tmp_path / "history.json").read_text())["events"]
     assert events[-1] == {"event": "restated", "without": ["south"], "clients": 2}
@@ -467,11 +473,11 @@ def test_a_site_of_another_message_format_ends_the_run_by_name(files, tmp_path, 
 
 def test_a_model_of_too_few_sites_is_no_success(files, tmp_path):
     config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
-    config |= {"on-failure": "drop", "least-sites": 2}
-    declines = {"least-rows": 1000}
+    config |= {"on-failure": "drop", "min-sites": 2}
+    declines = {"min-rows": 1000}
     _, grid = engine_over(files, south=declines, north=declines)
     with pytest.raises(FederationError, match="1 clients would remain of at least 2"):
-        apps.main(grid, asked(config))
+        apps.main(grid, request(config))
     assert not (tmp_path / "model.safetensors").exists()
 
 
@@ -546,8 +552,8 @@ def test_a_deployed_certificate_is_the_one_of_fit_run_bit_for_bit(
         json.loads((place / "certificate.json").read_text()) for place in (tmp_path, Path("here"))
     )
     assert {k: v for k, v in there.items() if k != "run"} == here
-    parts = json.loads(Path("here/history.json").read_text())["parts"]
-    assert {*parts} == {"model.safetensors", "certificate.json"}
+    subgroups = json.loads(Path("here/history.json").read_text())["subgroups"]
+    assert {*subgroups} == {"model.safetensors", "certificate.json"}
     (Path("here") / "certificate.json").write_text("{}")
     with pytest.raises(ModelError, match="take all files of one run"):
         read_run(Path("here"))
@@ -574,19 +580,19 @@ def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_p
     for file, text in masking_files(files).items():
         (tmp_path / file).write_text(text)
         (tmp_path / file).chmod(0o600)
-    recipe = method(name, network=network, max_rounds=3)
-    consents = {need.replace("_", "-"): True for need in server.consents(recipe)}
+    chosen_method = method(name, network=network, max_rounds=3)
+    consents = {need.replace("_", "-"): True for need in server.consents(chosen_method)}
     own = {
         key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
-        | {"least-rows": 1, **consents}
+        | {"min-rows": 1, **consents}
         for key in files
     }
     engine, grid = engine_over(files, **own)
-    secure = fit(engine, recipe, secure=read_key_list(tmp_path / LIST).sites)
-    here = fit(read_clients(files.values(), ROLES), recipe)
+    secure = fit(engine, chosen_method, secure=read_key_list(tmp_path / LIST).sites)
+    here = fit(read_clients(files.values(), ROLES), chosen_method)
     assert secure.model.digest == here.model.digest
     assert secure.history == here.history
-    assert "census" not in {step for step, _ in grid.log}
+    assert "statistics" not in {step for step, _ in grid.log}
     engine, _ = engine_over(files, **own)
     with pytest.raises(FederationError, match="masked sums only"):
         fit(engine, "fairfl")
@@ -598,25 +604,25 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
 
-    schema = schema_of(take_census(ROWS, "all"), "y")
+    schema = schema_of(summary_statistics(ROWS, "all"), "y")
     agreed = json.dumps(schema.to_json())
     run = {"method": "fairfl", "epsilon": 50.0, "delta": 1e-5, "positive": "yes"}
-    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, min_rows=1))
     config = read_config(tmp_path / "bank")
     sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
     grid = FakeGrid(list(sites.values()))
     engine = FlowerEngine(grid, tuple(files), pause=0.01)
     made, _ = apps.run_fit(engine, config, None)
     assert made.model.privacy["epsilon"] == pytest.approx(50.0)
-    asked = {step for step, _ in grid.log}
-    assert asked == {"hello", "keys", "agree", *(f"private_{k}" for k in PRIVATE_STEPS)}
+    request = {step for step, _ in grid.log}
+    assert request == {"hello", "keys", "agree", *(f"private_{k}" for k in PRIVATE_STEPS)}
     ledgers = [json.loads(path.read_text()) for path in ledger_folder().glob("*.json")]
     assert [len(ledger["multipliers"]) for ledger in ledgers] == [3 + made.rounds] * len(files)
     assert all(ledger["plans"] == {} and len(ledger["ended"]) == 1 for ledger in ledgers)
     certificate = apps.certify(made, engine, config)
-    assert certificate["parts"][0]["high"] >= certificate["worst_difference"]
-    assert "under noise, at most" in certificate["says"]
-    # the same questions: the same answers, which cost once
+    assert certificate["subgroups"][0]["high"] >= certificate["worst_difference"]
+    assert "under noise, at most" in certificate["sentence"]
+    # the same requests: the same answers, which cost once
     again, _ = apps.run_fit(engine, config, None)
     assert again.model.digest == made.model.digest
     with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
@@ -627,7 +633,7 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     renamed = {
         key: Path(shutil.copy(path, tmp_path / f"other-{key}.csv")) for key, path in files.items()
     }
-    write_folder(tmp_path / "anew", Federation(renamed, ROLES, run, schema=agreed, least_rows=1))
+    write_folder(tmp_path / "anew", Federation(renamed, ROLES, run, schema=agreed, min_rows=1))
     config = read_config(tmp_path / "anew") | {"tau": 0.2}
     sites = [read_site(tmp_path / "anew" / "sites" / f"{key}.toml").config for key in files]
     with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
@@ -640,7 +646,7 @@ def test_a_private_site_answers_whatever_its_rows_are(files, tmp_path):
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
 
-    schema = schema_of(take_census(ROWS, "all"), "y")
+    schema = schema_of(summary_statistics(ROWS, "all"), "y")
     files = {key: Path(shutil.copy(path, tmp_path)) for key, path in files.items()}
     lines = files["north"].read_text().splitlines()
     names = lines[0].split(",")
@@ -650,7 +656,7 @@ def test_a_private_site_answers_whatever_its_rows_are(files, tmp_path):
     files["north"].write_text("\n".join([*lines[:4], *more]) + "\n")
     run = {"method": "fairfl", "epsilon": 50.0, "delta": 1e-5, "positive": "yes"}
     agreed = json.dumps(schema.to_json())
-    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=100))
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, min_rows=100))
     config = read_config(tmp_path / "bank")
     sites = [read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files]
     made, _ = apps.run_fit(FlowerEngine(FakeGrid(sites), tuple(files), pause=0.01), config, None)
@@ -663,25 +669,25 @@ def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
 
-    agreed = json.dumps(with_bins(schema_of(take_census(ROWS, "all"), "y")).to_json())
+    agreed = json.dumps(with_bins(schema_of(summary_statistics(ROWS, "all"), "y")).to_json())
     run = {"method": "fairfl", "positive": "yes", "max-rounds": 2}
-    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, min_rows=1))
     config = read_config(tmp_path / "bank")
     sites = [read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files]
     grid = FakeGrid(sites)
     engine = FlowerEngine(grid, tuple(files), pause=0.01)
     made, _ = apps.run_fit(engine, config, None)
     certificate = apps.certify(made, engine, config)
-    assert "There is no certificate" not in certificate["says"]
+    assert "There is no certificate" not in certificate["sentence"]
     assert certificate["n"] == len(ROWS)
-    assert not {"outline", "census"} & {step for step, _ in grid.log}
+    assert not {"outline", "statistics"} & {step for step, _ in grid.log}
 
 
 def with_bins(schema):
     """The schema with the bins that its command drafts."""
     ranges = schema.numeric.items()
     found = {k: edges_of(histogram(ROWS.numeric[k], *ends), *ends, 4) for k, ends in ranges}
-    return replace(schema, bands=found)
+    return replace(schema, bins=found)
 
 
 @pytest.mark.slow
@@ -694,29 +700,34 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     from agnosticfair.flower.node import read_site
     from agnosticfair.protocol.secure import site as secure_site
 
-    monkeypatch.setattr(limits, "MOST_FITS", 3)
+    monkeypatch.setattr(limits, "MAX_FITS", 3)
     monkeypatch.setattr(limits, "SURE", 0.5)  # several models are within the limit
     monkeypatch.setattr(secure_site, "SESSIONS", 2)  # a fit's own, and the one that counts models
     promised = {"limit": 0.8, "confidence": 0.95, "precision": 0.5}
     run = {"method": "rule", "positive": "yes", **promised}
-    schema = with_bins(schema_of(take_census(ROWS, "all"), "y"))
+    schema = with_bins(schema_of(summary_statistics(ROWS, "all"), "y"))
     agreed = json.dumps(schema.to_json())
-    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, least_rows=1))
+    write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, min_rows=1))
     config = read_config(tmp_path / "bank") | {"out": str(tmp_path / "out")}
     (tmp_path / "out").mkdir()
     sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
-    left = apps.made(FakeGrid(list(sites.values())), config, "1")
+    left = apps.results(FakeGrid(list(sites.values())), config, "1")
     how = {"sensitive_features": "sex", "positive": "yes", "schema": schema}
-    here, promise = limits.fit_within(read_clients(files.values(), ROLES), **how, **promised)
+    here, certified_limit = limits.fit_within(
+        read_clients(files.values(), ROLES), **how, **promised
+    )
     certificate = json.loads(left["certificate.json"])
     assert verify(certificate) == ()
-    assert len(promise.trials) > 1
-    assert (certificate["says"], certificate["kept"]) == (str(promise), promise.kept)
+    assert len(certified_limit.trials) > 1
+    assert (certificate["sentence"], certificate["kept"]) == (
+        str(certified_limit),
+        certified_limit.holds,
+    )
     (tmp_path / "model.safetensors").write_bytes(left["model.safetensors"])
     assert load_model(tmp_path / "model.safetensors").digest == here.model.digest
 
 
-PRIVATE_STEPS = ("plan", "counts", "moments", "slopes", "decisions")
+PRIVATE_STEPS = ("plan", "counts", "moments", "gradients", "decisions")
 
 
 def test_privacy_without_what_it_needs_is_refused(files):
@@ -792,17 +803,19 @@ def test_a_site_lost_in_the_certificates_phase_ends_the_run_and_keeps_the_checkp
     config = {"method": "fl", "sites": ",".join(files), "deadline": 1.0, "out": str(tmp_path)}
     config |= {"checkpoint": str(tmp_path / "kept"), "on-failure": "stop"}
     _, grid = engine_over(files)
-    counting = {"histograms", "decisions", "part_counts"}
+    counting = {"histograms", "decisions", "subgroup_counts"}
     grid.hook = lambda step, site, message, reply: (
         None if site == "south" and step in counting else reply
     )
     with pytest.raises(FederationError, match=r"'south'.*it gave no answer in time"):
-        apps.main(grid, asked(config))
+        apps.main(grid, request(config))
     assert (tmp_path / "kept" / "checkpoint.safetensors").exists()
     assert not (tmp_path / "model.safetensors").exists()
     grid.hook = lambda step, site, message, reply: reply
-    apps.main(grid, asked(config))
-    assert "no certificate" not in json.loads((tmp_path / "certificate.json").read_text())["says"]
+    apps.main(grid, request(config))
+    assert (
+        "no certificate" not in json.loads((tmp_path / "certificate.json").read_text())["sentence"]
+    )
     assert not (tmp_path / "kept" / "checkpoint.safetensors").exists()
 
 

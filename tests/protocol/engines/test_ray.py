@@ -13,7 +13,7 @@ pytest.importorskip("ray", reason="needs agnosticfair[ray]")
 
 import ray
 
-from agnosticfair.client.parts import makers, over_files
+from agnosticfair.client.partitions import makers, over_files
 from agnosticfair.data.files import Roles
 from agnosticfair.errors import DataError, FederationError, SettingsError
 from agnosticfair.federation import fit
@@ -60,28 +60,28 @@ def cluster():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_parts_on_two_nodes_have_the_bits_of_one_process_even_when_an_actor_is_lost(
+def test_subgroups_on_two_nodes_have_the_bits_of_one_process_even_when_an_actor_is_lost(
     cluster, folder
 ):
-    parts = RayEngine(makers(folder, ROLES, 2))
+    subgroups = RayEngine(makers(folder, ROLES, 2))
     rounds = []
 
     def lose(entry):
         rounds.append(entry["round"])
         if entry["round"] == 1:
-            ray.kill(parts._actors["part-1"])
+            ray.kill(subgroups._actors["subgroup-1"])
 
-    found = fit(Relay({"site": parts}), FIT, positive="yes", on_round=lose)
+    fitted = fit(Relay({"site": subgroups}), FIT, positive="yes", on_round=lose)
     nodes = {a["NodeID"] for a in ray.nodes() if a["Alive"]}
-    parts.close()
-    assert found.model.digest == here(folder).model.digest
-    assert parts.rebuilt == ["part-1"]
+    subgroups.close()
+    assert fitted.model.digest == here(folder).model.digest
+    assert subgroups.rebuilt == ["subgroup-1"]
     assert len(nodes) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_an_actor_that_dies_at_every_question_is_a_failure_with_a_sentence(cluster):
+def test_an_actor_that_dies_at_every_request_is_a_failure_with_a_sentence(cluster):
     def deadly():
         return lambda step, payload: os._exit(1)
 
@@ -92,57 +92,57 @@ def test_an_actor_that_dies_at_every_question_is_a_failure_with_a_sentence(clust
         return declines
 
     engine = RayEngine({"a": deadly, "b": careful}, cpus=0.5, rebuilds=1)
-    found = engine.exchange("census", None, engine.clients())
+    answers = engine.exchange("statistics", None, engine.clients())
     engine.close()
-    assert "was lost 2 times" in found["a"].reason
-    assert (found["b"].reason, found["b"].final) == ("I would rather not", True)
+    assert "was lost 2 times" in answers["a"].reason
+    assert (answers["b"].reason, answers["b"].final) == ("I would rather not", True)
 
 
-def test_the_parts_of_a_folder_add_up_to_it(folder):
+def test_the_subgroups_of_a_folder_add_up_to_it(folder):
     dealt = makers(folder, ROLES, 3)
-    assert sorted(dealt) == ["part-0", "part-1", "part-2"]
-    counts = [make()("census", None).n for make in dealt.values()]
+    assert sorted(dealt) == ["subgroup-0", "subgroup-1", "subgroup-2"]
+    counts = [make()("statistics", None).n for make in dealt.values()]
     assert sum(counts) == 600
-    whole = over_files("site", [folder.parent / "all.parquet"], ROLES)("census", None)
+    whole = over_files("site", [folder.parent / "all.parquet"], ROLES)("statistics", None)
     assert whole.n == 600
-    with pytest.raises(SettingsError, match="5 Parquet files for 6 parts"):
+    with pytest.raises(SettingsError, match="5 Parquet files for 6 subgroups"):
         makers(folder, ROLES, 6)
 
 
 def test_an_actor_speaks_the_wire_form():
     actor = Actor(lambda: lambda step, payload: Reply(2, {"n": np.array(1.0)}))
-    good, content = actor.ask("sums", pack(Reply(1, {})))
+    good, content = actor.send("sums", pack(Reply(1, {})))
     assert good
     assert unpack(content).round == 2
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_site_whose_file_names_parts_answers_from_its_cluster(cluster, folder):
+def test_a_site_whose_file_names_subgroups_answers_from_its_cluster(cluster, folder):
     from agnosticfair.flower.site import hello, respond
     from agnosticfair.protocol.engines.in_process import InProcess
 
     config = {"site": "north", "file": str(folder), "target": "y", "sensitive-features": "sex"}
-    config |= {"ray-parts": 2, "ray-address": cluster.address}
+    config |= {"ray-partitions": 2, "ray-address": cluster.address}
 
-    def asked(step, payload):
+    def request(step, payload):
         return unpack(respond(config, step, b"" if payload is None else pack(payload)))
 
-    found = fit(InProcess({"north": asked}), FIT, positive="yes")
-    assert found.model.digest == here(folder).model.digest
+    fitted = fit(InProcess({"north": request}), FIT, positive="yes")
+    assert fitted.model.digest == here(folder).model.digest
     assert len(hello(config)) > 100
-    config["least-rows"] = 5000
+    config["min-rows"] = 5000
     with pytest.raises(
         DataError, match="column 'job' of site 'north' has values of fewer than 5000"
     ):
-        respond(config, "census", b"")
+        respond(config, "statistics", b"")
 
 
 def test_a_site_file_that_makes_no_sense_of_ray_is_refused():
     from agnosticfair.flower.site import site_of
 
     config = {"site": "north", "file": "rows", "target": "y", "sensitive-features": "sex"}
-    with pytest.raises(SettingsError, match="ray-parts is -1"):
-        site_of(config | {"ray-parts": -1})
+    with pytest.raises(SettingsError, match="ray-partitions is -1"):
+        site_of(config | {"ray-partitions": -1})
     with pytest.raises(SettingsError, match="do not go together"):
-        site_of(config | {"ray-parts": 2, "schema": "schema.json"})
+        site_of(config | {"ray-partitions": 2, "schema": "schema.json"})

@@ -19,22 +19,22 @@ from agnosticfair.protocol.together import together
 ROWS = small_table(300, 3)
 
 
-def regions(parts, size):
+def regions(subgroups, size):
     """A region per ``size`` clients."""
-    keys = sorted(parts)
+    keys = sorted(subgroups)
     groups = [keys[k : k + size] for k in range(0, len(keys), size)]
-    return {f"r{k}": in_process({key: parts[key] for key in g}) for k, g in enumerate(groups)}
+    return {f"r{k}": in_process({key: subgroups[key] for key in g}) for k, g in enumerate(groups)}
 
 
 @pytest.mark.parametrize("name", ["agnosticfair", "fairfl", "fl"])
 @pytest.mark.parametrize("fan", [2, 3])
 def test_a_tree_has_the_bits_of_the_clients_without_it(name, fan):
-    parts = dealt(ROWS, 12)
+    subgroups = dealt(ROWS, 12)
     chosen = method(name, max_rounds=6)
-    flat = fit(parts, chosen, positive="yes")
-    found = fit(tree(regions(parts, 2), fan), chosen, positive="yes")
-    assert found.model.digest == flat.model.digest
-    assert [e["loss"] for e in found.history] == [e["loss"] for e in flat.history]
+    flat = fit(subgroups, chosen, positive="yes")
+    fitted = fit(tree(regions(subgroups, 2), fan), chosen, positive="yes")
+    assert fitted.model.digest == flat.model.digest
+    assert [e["loss"] for e in fitted.history] == [e["loss"] for e in flat.history]
 
 
 class Counting:
@@ -47,10 +47,10 @@ class Counting:
         return self.inner.clients()
 
     def exchange(self, step, payload, keys, deadline):
-        found = self.inner.exchange(step, payload, keys, deadline)
-        self.answers[step] += len(found)
-        self.numbers[step] += sum(r.nbytes for r in found.values() if isinstance(r, Reply))
-        return found
+        answers = self.inner.exchange(step, payload, keys, deadline)
+        self.answers[step] += len(answers)
+        self.numbers[step] += sum(r.nbytes for r in answers.values() if isinstance(r, Reply))
+        return answers
 
 
 def test_what_the_server_gets_does_not_grow_with_the_clients():
@@ -73,9 +73,9 @@ def test_ten_thousand_clients_add_up_in_a_tree_to_the_same_bits():
 
     leaves = {f"{k:05}": InProcess({f"{k:05}": client(k)}) for k in range(10_000)}
     flat, top = InProcess({k: e.handlers[k] for k, e in leaves.items()}), tree(leaves, 10)
-    found = top.exchange("sums", None, top.clients())
-    assert len(found) == 10
-    total, summed = together(found), together(flat.exchange("sums", None, flat.clients()))
+    answers = top.exchange("sums", None, top.clients())
+    assert len(answers) == 10
+    total, summed = together(answers), together(flat.exchange("sums", None, flat.clients()))
     assert total.sums["v"].tobytes() == summed.sums["v"].tobytes() == draws.sum(axis=0).tobytes()
     assert total.sums["n"] == 10_000
 

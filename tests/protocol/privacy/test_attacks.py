@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import dealt
-from private_questions import ROWS, SCHEMA, ask, site, task_of, with_singles
+from private_requests import ROWS, SCHEMA, send, site, task_of, with_singles
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
@@ -16,15 +16,15 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.federation import in_process
 from agnosticfair.private import Budget, fit_private
-from agnosticfair.protocol.faults import Asker
+from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import pack, unpack
 from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.questions import (
+from agnosticfair.protocol.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
+    PrivateGradients,
     PrivateMoments,
-    PrivateSlopes,
 )
 from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations, entries, sensitivity
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
@@ -32,7 +32,7 @@ from agnosticfair.protocol.secure.keys import check_offer
 from agnosticfair.site.rehearsal import rehearsed
 
 SINGLES = with_singles(task_of())
-EVERY = len(SINGLES.named.parts)
+EVERY = len(SINGLES.subgroups.values)
 
 
 def sites_of(tables, colluding=0, may_drop=False):
@@ -57,30 +57,30 @@ def sites_of(tables, colluding=0, may_drop=False):
     engine = replace(in_process(tables), handlers=held)
     rows = dict.fromkeys(held, "0" * 32)
     engine, roster = rehearsed(engine, may_drop, schema=SCHEMA, epsilon=1e3, rows=rows)
-    return Asker(engine, engine.clients(), secure=roster), scales
+    return Coordinator(engine, engine.clients(), secure=roster), scales
 
 
-def test_no_question_says_how_many_sites_share_the_noise():
+def test_no_request_says_how_many_sites_share_the_noise():
     """It was divided by the root of a number that the coordinator sent: a million sites, a thousandth of it."""
-    for kind in (PrivateCounts, PrivateMoments, PrivateSlopes, PrivateDecisions):
+    for kind in (PrivateCounts, PrivateMoments, PrivateGradients, PrivateDecisions):
         assert "sites" not in {field.name for field in fields(kind)}
     crowd = replace(task_of(), clients=tuple(f"site {k}" for k in range(1000)))
     alone, scales = site(), []
     alone.sampler = lambda scale, size: scales.append(scale) or np.zeros(size, np.int64)
-    question = ask("private_counts", crowd, z=5.0)
-    alone("private_counts", question)
+    request = send("private_counts", crowd, z=5.0)
+    alone("private_counts", request)
     unit = 2.0 ** bits("groups", crowd)
-    assert scales == [deviations(question.asked, crowd)["groups"] * unit]  # all of the noise
+    assert scales == [deviations(request.request, crowd)["groups"] * unit]  # all of the noise
 
 
 @pytest.mark.parametrize("sites", [2, 5])
 def test_the_noise_is_shared_among_the_sites_of_the_session(sites):
     """As it is now in the honest case: the shares of those who do not collude make up the whole of it."""
-    asker, scales = sites_of(dealt(ROWS, sites), colluding=1)
-    task = replace(task_of(), clients=asker.keys, n=0)
-    question = ask("private_slopes", task, z=5.0)
-    asker.total(question)
-    stated = [sigma * 2.0**20 for sigma in deviations(question.asked, task).values()]
+    coordinator, scales = sites_of(dealt(ROWS, sites), colluding=1)
+    task = replace(task_of(), clients=coordinator.keys, n=0)
+    request = send("private_gradients", task, z=5.0)
+    coordinator.total(request)
+    stated = [sigma * 2.0**20 for sigma in deviations(request.request, task).values()]
     for added in scales.values():
         np.testing.assert_allclose(added, share_of(sites, 1) * np.array(stated))
 
@@ -90,23 +90,25 @@ def test_the_noise_is_shared_among_the_sites_of_the_session(sites):
     [[0, 0], [0] * 100, [1, 1], [0, 0.5], [-1, EVERY], [0, EVERY + 1], [np.nan], [[0, 1]]],
 )
 def test_no_entry_is_asked_for_twice(active):
-    """A hundred noisy copies of the same slopes came at the price of one."""
+    """A hundred noisy copies of the same gradients came at the price of one."""
     private = site()
-    with pytest.raises(FederationError, match="refuses the question"):
-        private("private_slopes", ask("private_slopes", SINGLES, z=5.0, active=np.array(active)))
+    with pytest.raises(FederationError, match="refuses the request"):
+        private(
+            "private_gradients", send("private_gradients", SINGLES, z=5.0, active=np.array(active))
+        )
     assert private.ledger.spent == 0
 
 
-@pytest.mark.parametrize("step", ["private_counts", "private_slopes", "private_decisions"])
-def test_no_part_is_listed_twice_and_none_that_is_not_there(step):
-    parts = SINGLES.named.parts
-    strange = parts.copy()
+@pytest.mark.parametrize("step", ["private_counts", "private_gradients", "private_decisions"])
+def test_no_subgroup_is_listed_twice_and_none_that_is_not_there(step):
+    subgroups = SINGLES.subgroups.values
+    strange = subgroups.copy()
     strange[0, 0] = [99, 0]
-    for wrong in (np.concatenate([parts, parts]), parts[[0, 0]], strange):
-        task = replace(SINGLES, named=replace(SINGLES.named, parts=wrong))
+    for wrong in (np.concatenate([subgroups, subgroups]), subgroups[[0, 0]], strange):
+        task = replace(SINGLES, subgroups=replace(SINGLES.subgroups, values=wrong))
         private = site()
-        with pytest.raises(FederationError, match="refuses the question"):
-            private(step, ask(step, task, z=5.0))
+        with pytest.raises(FederationError, match="refuses the request"):
+            private(step, send(step, task, z=5.0))
         assert private.ledger.spent == 0
 
 
@@ -114,16 +116,16 @@ def test_no_part_is_listed_twice_and_none_that_is_not_there(step):
 def test_sensitivity_counts_entries(active):
     """Were repeats answered, the noise would still cover them: every row is taken away, and the norm looked at."""
     rows = ROWS.take(np.arange(40))
-    parts = np.concatenate([SINGLES.named.parts, SINGLES.named.parts[:2]])
-    task = replace(SINGLES, named=replace(SINGLES.named, parts=parts))
-    asked = ask("private_slopes", task, active=np.array(active, float))
-    whole = answer(Client("a", rows), "private_slopes", asked).sums
+    subgroups = np.concatenate([SINGLES.subgroups.values, SINGLES.subgroups.values[:2]])
+    task = replace(SINGLES, subgroups=replace(SINGLES.subgroups, values=subgroups))
+    request = send("private_gradients", task, active=np.array(active, float))
+    whole = answer(Client("a", rows), "private_gradients", request).sums
     for gone in range(len(rows)):
         left = rows.take(np.delete(np.arange(len(rows)), gone))
-        sums = answer(Client("a", left), "private_slopes", asked).sums
+        sums = answer(Client("a", left), "private_gradients", request).sums
         for name, value in sums.items():
             moved = np.linalg.norm(whole[name] - value)
-            assert moved <= sensitivity(name, asked.asked, task)
+            assert moved <= sensitivity(name, request.request, task)
     assert entries([(0, 1), (0, 1), (0, 2), (1, 0)]) == 3
 
 
@@ -134,18 +136,18 @@ def test_nobody_is_dropped_under_noise():
         fit_private(tables, "fairfl", budget=Budget(3.0), schema=SCHEMA, on_failure="drop")
     with pytest.raises(FederationError, match="may drop none"):
         sites_of(tables, may_drop=True)
-    asker, _ = sites_of(tables)
-    fewer = replace(asker, keys=asker.keys[:2], session=None)
+    coordinator, _ = sites_of(tables)
+    fewer = replace(coordinator, keys=coordinator.keys[:2], session=None)
     with pytest.raises(FederationError, match="takes part with all of its list only"):
-        fewer.total(ask("private_counts", replace(task_of(), clients=fewer.keys, n=0), z=5.0))
+        fewer.total(send("private_counts", replace(task_of(), clients=fewer.keys, n=0), z=5.0))
 
 
 def test_noise_that_was_shared_with_others_is_not_used_again():
     """It is kept for its roster, and for the rows that the others had: else their noise cancels between two totals."""
-    private, question = site(Ledger(50.0, 1e-5)), ask("private_moments", task_of(), z=5.0)
+    private, request = site(Ledger(50.0, 1e-5)), send("private_moments", task_of(), z=5.0)
     rosters = [{"a": "1", "b": "1"}, {"a": "1", "b": "1", "c": "1"}, {"a": "1", "b": "2"}, {}]
-    found = [private("private_moments", question, roster).sums["moments"] for roster in rosters]
-    again = private("private_moments", question, rosters[0]).sums["moments"]
+    found = [private("private_moments", request, roster).sums["moments"] for roster in rosters]
+    again = private("private_moments", request, rosters[0]).sums["moments"]
     np.testing.assert_array_equal(found[0], again)
     assert len({value.tobytes() for value in found}) == 4
     assert private.ledger.multipliers == [5.0] * 4
@@ -153,9 +155,11 @@ def test_noise_that_was_shared_with_others_is_not_used_again():
 
 def test_a_site_says_by_its_signature_whether_its_rows_are_the_same():
     """The coordinator cannot say it in its place."""
-    asker, _ = sites_of(dealt(ROWS, 2))
-    asker.total(ask("private_counts", replace(task_of(), clients=asker.keys, n=0), z=5.0))
-    key, held = next(iter(asker.engine.handlers.items()))
+    coordinator, _ = sites_of(dealt(ROWS, 2))
+    coordinator.total(
+        send("private_counts", replace(task_of(), clients=coordinator.keys, n=0), z=5.0)
+    )
+    key, held = next(iter(coordinator.engine.handlers.items()))
     session = next(iter(held.sessions.values()))
     offers = dict(session.offers)
     assert {offer.rows for offer in offers.values()} == {"0" * 32}
@@ -166,7 +170,7 @@ def test_a_site_says_by_its_signature_whether_its_rows_are_the_same():
 
 
 def hostile(task):
-    """Tasks and questions of valid fields and hostile values, whose refusals told of rows."""
+    """Tasks and requests of valid fields and hostile values, whose refusals told of rows."""
     (name, groups), encoding = task.sensitive_features[0], task.encoding
     (job, values), *_ = encoding.categorical
     few = replace(encoding, categorical=((job, values[:1]),))
@@ -176,14 +180,14 @@ def hostile(task):
     yield "private_counts", replace(task, positive="nobody's label"), {}
     yield "private_moments", replace(task, n=1), {}
     for temperature in (0.0, 1e-300, np.nan, np.inf):
-        yield "private_slopes", task, {"temperature": temperature}
+        yield "private_gradients", task, {"temperature": temperature}
     for weight in (np.nan, np.inf, 1e300):
         yield "private_decisions", task, {"w": np.full(6, weight)}
     yield "private_decisions", task, {"w": np.ones(3)}
 
 
 @pytest.mark.parametrize("number", range(13))
-def test_whether_a_question_is_answered_depends_on_no_row(number):
+def test_whether_a_request_is_answered_depends_on_no_row(number):
     """Over neighbours: all rows, all but one, one, none, and one of a group, a category and a number never declared."""
     step, task, more = [*hostile(task_of())][number]
     one = ROWS.take(np.array([0]))
@@ -197,7 +201,7 @@ def test_whether_a_question_is_answered_depends_on_no_row(number):
     for rows in tables:
         private = PrivateSite("a", partial(answer, Client("a", rows)), Ledger(3.0, 1e-5))
         try:
-            reply = private(step, ask(step, task, z=5.0, **more))
+            reply = private(step, send(step, task, z=5.0, **more))
             assert all(np.isfinite(value).all() for value in reply.sums.values())
             answers["answered"] += 1
         except AgnosticFairError as error:
@@ -209,10 +213,10 @@ def test_whether_a_question_is_answered_depends_on_no_row(number):
 def test_a_sums_rounding_comes_after_its_noise():
     """Noise is added to whole numbers, so that the last bits of a float tell nothing."""
     private = site(Ledger(50.0, 1e-5))
-    sums = answer(Client("a", ROWS), "private_slopes", ask("private_slopes", task_of()))
+    sums = answer(Client("a", ROWS), "private_gradients", send("private_gradients", task_of()))
     private.sampler = lambda scale, size: np.arange(size, dtype=np.int64)
-    noisy = private("private_slopes", ask("private_slopes", task_of(), z=5.0)).sums
-    for name in SHARES["private_slopes"]:
+    noisy = private("private_gradients", send("private_gradients", task_of(), z=5.0)).sums
+    for name in SHARES["private_gradients"]:
         value = np.asarray(sums.sums[name])
         unit = 2.0 ** bits(name, task_of())
         expected = value + np.arange(value.size).reshape(value.shape) / unit

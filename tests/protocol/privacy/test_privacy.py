@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers import dealt, script
-from private_questions import ROWS, SCHEMA, ask, site, task_of, with_singles
+from private_requests import ROWS, SCHEMA, send, site, task_of, with_singles
 from scipy.stats import kstest, norm
 
 from agnosticfair.client.client import Client
@@ -25,22 +25,22 @@ AUDIT = script("canary")
 @pytest.mark.parametrize("active", [None, (0, 1, 4), (1, 2)])
 @pytest.mark.parametrize("step", sorted(SHARES))
 def test_no_row_moves_a_field_by_more_than_its_sensitivity(step, active):
-    """Every row of a small table is taken away, and every field looked at; with named parts, too."""
+    """Every row of a small table is taken away, and every field looked at; with subgroups, too."""
     rows, task, more = ROWS.take(np.arange(40)), task_of(), {}
     if active is not None:
         task = with_singles(task)
-        more = {"active": np.array(active, float)} if step == "private_slopes" else {}
-    asked = ask(step, task, **more)
-    whole = answer(Client("a", rows), step, asked).sums
+        more = {"active": np.array(active, float)} if step == "private_gradients" else {}
+    request = send(step, task, **more)
+    whole = answer(Client("a", rows), step, request).sums
     assert whole.keys() == SHARES[step].keys()
-    most = dict.fromkeys(whole, 0.0)
+    maximum = dict.fromkeys(whole, 0.0)
     for gone in range(len(rows)):
         left = np.delete(np.arange(len(rows)), gone)
-        sums = answer(Client("a", rows.take(left)), step, asked).sums
+        sums = answer(Client("a", rows.take(left)), step, request).sums
         for name, value in sums.items():
-            most[name] = max(most[name], float(np.linalg.norm(whole[name] - value)))
-    for name, moved in most.items():
-        limit = sensitivity(name, asked.asked, task)
+            maximum[name] = max(maximum[name], float(np.linalg.norm(whole[name] - value)))
+    for name, moved in maximum.items():
+        limit = sensitivity(name, request.request, task)
         assert moved <= limit
         assert moved > 0.2 * limit  # the bound is of use
 
@@ -49,11 +49,11 @@ def test_no_row_moves_a_field_by_more_than_its_sensitivity(step, active):
 def test_no_site_moves_a_field_by_more_than_a_sites_sensitivity(step):
     """A site of 60 rows, of which at most 25 take part, against a site that is not there."""
     task = with_singles(task_of())
-    asked = ask(step, task, most=25)
-    sums = answer(Client("a", ROWS.take(np.arange(60))), step, asked).sums
-    fewer = answer(Client("a", ROWS.take(np.arange(25))), step, asked).sums
+    request = send(step, task, maximum=25)
+    sums = answer(Client("a", ROWS.take(np.arange(60))), step, request).sums
+    fewer = answer(Client("a", ROWS.take(np.arange(25))), step, request).sums
     for name, value in sums.items():
-        assert np.linalg.norm(value) <= sensitivity(name, asked.asked, task)
+        assert np.linalg.norm(value) <= sensitivity(name, request.request, task)
         np.testing.assert_allclose(value, fewer[name])
 
 
@@ -63,22 +63,22 @@ def test_rows_far_outside_move_no_field_by_more():
     few = ROWS.take(np.arange(8))
     ends = {k: np.where(np.arange(8) % 2, 1e6, -1e6) for k in few.numeric}
     wild = replace(few, numeric=ends)
-    for step in ("private_moments", "private_slopes", "private_heads", "private_rates"):
-        whole = answer(Client("a", wild), step, ask(step, task)).sums
-        less = answer(Client("a", wild.take(np.arange(7))), step, ask(step, task)).sums
+    for step in ("private_moments", "private_gradients", "private_heads", "private_rates"):
+        whole = answer(Client("a", wild), step, send(step, task)).sums
+        less = answer(Client("a", wild.take(np.arange(7))), step, send(step, task)).sums
         for name in whole:
             assert np.linalg.norm(whole[name] - less[name]) <= sensitivity(
-                name, ask(step, task).asked, task
+                name, send(step, task).request, task
             )
 
 
 def test_a_steps_noises_cost_as_much_as_one_gaussian():
     task = with_singles(task_of())
     for step in SHARES:
-        for most in (0, 7):
-            asked = ask(step, task, z=3.0, most=most).asked
-            sigma = deviations(asked, task)
-            cost = sum((sensitivity(name, asked, task) / sigma[name]) ** 2 for name in sigma)
+        for maximum in (0, 7):
+            request = send(step, task, z=3.0, maximum=maximum).request
+            sigma = deviations(request, task)
+            cost = sum((sensitivity(name, request, task) / sigma[name]) ** 2 for name in sigma)
             assert cost == pytest.approx(1 / 9)
 
 
@@ -108,25 +108,25 @@ def test_shares_add_up_to_the_noise_of_those_who_do_not_collude():
     assert share_of(1, 1) == 1.0
 
 
-def test_the_same_question_gets_the_same_noise_and_costs_once():
-    private, question = site(), ask("private_slopes", task_of(), z=5.0)
-    first = private("private_slopes", question)
+def test_the_same_request_gets_the_same_noise_and_costs_once():
+    private, request = site(), send("private_gradients", task_of(), z=5.0)
+    first = private("private_gradients", request)
     cost = private.ledger.spent
-    again = private("private_slopes", question)
+    again = private("private_gradients", request)
     for name in first.sums:
         np.testing.assert_array_equal(first.sums[name], again.sums[name])
     assert private.ledger.spent == cost > 0
-    other = private("private_slopes", replace(question, round=2))
+    other = private("private_gradients", replace(request, round=2))
     assert not np.array_equal(other.sums["gradient"], first.sums["gradient"])
     assert private.ledger.spent > cost
 
 
 def test_a_private_site_gives_no_sum_without_noise():
     with pytest.raises(FederationError, match="answers private steps only"):
-        site()("sums", ask("private_counts", task_of()))
+        site()("sums", send("private_counts", task_of()))
     for z in (0.0, -1.0):
-        with pytest.raises(FederationError, match="refuses the question"):
-            site()("private_slopes", ask("private_slopes", task_of(), z=z))
+        with pytest.raises(FederationError, match="refuses the request"):
+            site()("private_gradients", send("private_gradients", task_of(), z=z))
 
 
 def test_the_audits_epsilon_is_the_gaussians():
@@ -137,8 +137,8 @@ def test_the_audits_epsilon_is_the_gaussians():
         assert epsilon <= spent([1 / mu], 1e-5)  # the accountant never claims less
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(2, 4000))
-    assert 1.3 < AUDIT.least_mu(scores[0] + 1.5, scores[1]) <= 1.5
-    assert AUDIT.least_mu(scores[0], scores[1]) < 0.1
+    assert 1.3 < AUDIT.min_mu(scores[0] + 1.5, scores[1]) <= 1.5
+    assert AUDIT.min_mu(scores[0], scores[1]) < 0.1
 
 
 @pytest.mark.parametrize(("halved", "above"), [(1.0, False), (0.5, True)])
@@ -148,10 +148,10 @@ def test_an_audit_with_a_canary_stays_below_the_claim_unless_the_noise_is_halved
     rng = np.random.default_rng(0)
     canary = ROWS.take(np.array([int(np.argmax(ROWS.numeric["age"]))]))
     base = ROWS.take(np.arange(20))
-    question = ask("private_moments", task, z=1.0)
+    request = send("private_moments", task, z=1.0)
 
     def sums_of(rows):
-        return answer(Client("a", rows), "private_moments", question)
+        return answer(Client("a", rows), "private_moments", request)
 
     def noise(scale: float, size: int) -> np.ndarray:
         return np.rint(rng.normal(size=size) * scale * halved)
@@ -160,32 +160,32 @@ def test_an_audit_with_a_canary_stays_below_the_claim_unless_the_noise_is_halved
         found = []
         for _ in range(runs):
             private = PrivateSite("a", lambda *_: sums, Ledger(100.0, delta), sampler=noise)
-            found.append(along @ private("private_moments", question).sums["moments"])
+            found.append(along @ private("private_moments", request).sums["moments"])
         return np.array(found)
 
     along = sums_of(canary).sums["moments"]
-    found = AUDIT.least_mu(scores(sums_of(concatenate([base, canary]))), scores(sums_of(base)))
+    found = AUDIT.min_mu(scores(sums_of(concatenate([base, canary]))), scores(sums_of(base)))
     assert (AUDIT.epsilon_of(found, delta) > spent([1.0], delta)) == above
 
 
 def test_an_engine_reply_without_a_known_field_is_refused():
-    odd = PrivateSite("a", lambda step, asked: Reply(1, {"x": np.zeros(1)}), Ledger(3.0, 1e-5))
+    odd = PrivateSite("a", lambda step, request: Reply(1, {"x": np.zeros(1)}), Ledger(3.0, 1e-5))
     with pytest.raises(FederationError, match="have no sensitivity"):
-        odd("private_counts", ask("private_counts", task_of(), z=5.0))
+        odd("private_counts", send("private_counts", task_of(), z=5.0))
 
 
 @pytest.mark.usefixtures("seeded_noise")
 def test_whole_sites_can_be_hidden_instead_of_rows(tmp_path):
     """Every site adds no more than it said, refuses the other unit, and its ledger is of its unit."""
-    tables, budget = dealt(ROWS, 4), Budget(1e4, ledgers=tmp_path, most_rows=50)
-    made = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=2)
-    told = made.model.privacy
-    assert (told["unit"], told["most_rows"]) == ("site", 50.0)
-    assert made.model.rows == pytest.approx(200, abs=20)  # of 400: 50 of each site take part
+    tables, budget = dealt(ROWS, 4), Budget(1e4, ledgers=tmp_path, max_rows=50)
+    fitted = fit_private(tables, "fairfl", budget=budget, schema=SCHEMA, positive="yes", rounds=2)
+    told = fitted.model.privacy
+    assert (told["unit"], told["max_rows"]) == ("site", 50.0)
+    assert fitted.model.rows == pytest.approx(200, abs=20)  # of 400: 50 of each site take part
     rows = Budget(1e4, ledgers=tmp_path)
     with pytest.raises(AgnosticFairError, match="is kept for each site, not for each row"):
         fit_private(tables, "fairfl", budget=rows, schema=SCHEMA, positive="yes", rounds=2)
     with pytest.raises(FederationError, match="hides rows and was asked for sums that hide itself"):
-        site()("private_counts", ask("private_counts", task_of(), z=5.0, most=10))
-    with pytest.raises(SettingsError, match="most_rows is -1"):
-        Budget(1.0, most_rows=-1)
+        site()("private_counts", send("private_counts", task_of(), z=5.0, maximum=10))
+    with pytest.raises(SettingsError, match="max_rows is -1"):
+        Budget(1.0, max_rows=-1)

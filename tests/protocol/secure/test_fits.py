@@ -95,12 +95,12 @@ class Recorded:
 def test_no_plain_sum_crosses_the_wire():
     """Every number that a client would send in the open is looked for in the bytes of secure messages."""
     tables = dealt(ROWS, 3)
-    recipe = method("agnosticfair", max_rounds=3, centres="ranges", kernels=8)
+    chosen_method = method("agnosticfair", max_rounds=3, centres="ranges", kernels=8)
     open_wire = Recorded(in_process(tables))
-    fit(open_wire, recipe, positive="yes")
+    fit(open_wire, chosen_method, positive="yes")
     engine, roster = rehearsed(in_process(tables))
     wire = Recorded(engine)
-    fit(wire, recipe, positive="yes", secure=roster)
+    fit(wire, chosen_method, positive="yes", secure=roster)
     crossed = b"".join(content for *_, content in wire.seen)
     plain = [
         np.asarray(value).ravel()
@@ -120,7 +120,7 @@ def test_no_plain_sum_crosses_the_wire():
 
 
 class Away:
-    """An engine of which one site is gone from some question on."""
+    """An engine of which one site is gone from some request on."""
 
     def __init__(self, engine, gone, after):
         self.engine, self.gone, self.left, self.sessions = engine, gone, after, []
@@ -132,9 +132,9 @@ class Away:
         if isinstance(payload, Invitation):
             self.sessions.append((payload.session, tuple(payload.sites)))
         self.left -= 1
-        found = self.engine.exchange(step, payload, keys, deadline)
+        answers = self.engine.exchange(step, payload, keys, deadline)
         away = {self.gone: Failure("it is away")} if self.left < 0 and self.gone in keys else {}
-        return {**found, **away}
+        return {**answers, **away}
 
 
 def test_a_site_that_is_dropped_leaves_the_problem_of_the_others_under_new_keys():
@@ -149,18 +149,18 @@ def test_a_site_that_is_dropped_leaves_the_problem_of_the_others_under_new_keys(
                 fit(away, "fairfl", positive="yes", secure=roster, on_failure=policy)
             continue
         secure = fit(away, "fairfl", positive="yes", secure=roster, on_failure=policy)
-        (first, everybody), (second, rest) = away.sessions
+        (first, overall), (second, rest) = away.sessions
         assert first != second
-        assert {*everybody} - {*rest} == {gone}
+        assert {*overall} - {*rest} == {gone}
     plain = fit({k: v for k, v in tables.items() if k != gone}, "fairfl", positive="yes")
     np.testing.assert_array_equal(secure.model.w, plain.model.w)
 
 
 def test_what_would_show_a_row_must_be_asked_for():
     engine, roster = rehearsed(in_process(dealt(ROWS, 3)))
-    recipe = method("agnosticfair", max_rounds=2, centres="rows")
+    chosen_method = method("agnosticfair", max_rounds=2, centres="rows")
     with pytest.raises(FederationError, match="masked sums only"):
-        fit(engine, recipe, positive="yes", secure=roster)
+        fit(engine, chosen_method, positive="yes", secure=roster)
 
 
 def test_a_list_without_a_site_and_one_site_alone_are_refused():

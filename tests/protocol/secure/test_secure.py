@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.protocol.engines.in_process import InProcess
-from agnosticfair.protocol.faults import Asker
+from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.grid import base_bits, on_grid, rounded
 from agnosticfair.protocol.messages import (
     Agreement,
@@ -25,10 +25,10 @@ from agnosticfair.protocol.messages import (
     pack,
     unpack,
 )
-from agnosticfair.protocol.questions import UNCOUNTED, Sums
+from agnosticfair.protocol.requests import UNCOUNTED, Sums
 from agnosticfair.protocol.secure.integers import floats, integers
 from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity, public_half
-from agnosticfair.protocol.secure.masks import CHUNK, mask, question_digest, streams
+from agnosticfair.protocol.secure.masks import CHUNK, mask, request_digest, streams
 from agnosticfair.protocol.secure.site import SESSIONS, SecureSite
 from agnosticfair.protocol.secure.totals import Opened, open_session, total
 
@@ -46,32 +46,32 @@ def at(step, broadcast, reply):
     return replace(reply, round=broadcast.round)
 
 
-def federation(own: dict[str, Reply], **settings):
+def federation(replies: dict[str, Reply], **settings):
     """An asker over secure sites that have these replies, and the sites."""
-    identities = {name: new_identity(name) for name in own}
+    identities = {name: new_identity(name) for name in replies}
     roster = {name: identity.public for name, identity in identities.items()}
     sites = {
         name: SecureSite(identities[name], roster, partial(at, reply=reply), **settings)
-        for name, reply in own.items()
+        for name, reply in replies.items()
     }
-    return Asker(InProcess(sites), tuple(sorted(own))), sites, roster
+    return Coordinator(InProcess(sites), tuple(sorted(replies))), sites, roster
 
 
-def question(round: int = 1, w: float = 0.0) -> Broadcast:
+def broadcast(round: int = 1, w: float = 0.0) -> Broadcast:
     return Broadcast(
         round, TASK, Sums(Surrogate(), 0.5, np.array([w]), np.ones(2), np.ones((2, 3)))
     )
 
 
-SHAPES = question().shapes
+SHAPES = broadcast().shapes
 
 
 @given(st.integers(2, 12), st.integers(0, 2**32), st.sampled_from([1e-6, 1.0, 3e4]))
 def test_masked_replies_add_up_to_the_plain_total_bit_for_bit(sites, seed, size):
-    own = replies(sites, seed, size)
-    asker, _, roster = federation(own)
-    masked = total(asker.ask, open_session(asker.ask, roster), question())
-    plain = add_up(own.values())
+    replies_here = replies(sites, seed, size)
+    coordinator, _, roster = federation(replies_here)
+    masked = total(coordinator.send, open_session(coordinator.send, roster), broadcast())
+    plain = add_up(replies_here.values())
     assert masked.round == 1
     for name in SHAPES:
         np.testing.assert_array_equal(masked.sums[name], plain.sums[name])
@@ -79,10 +79,10 @@ def test_masked_replies_add_up_to_the_plain_total_bit_for_bit(sites, seed, size)
 
 @pytest.mark.slow
 def test_a_hundred_sites_add_up():
-    own = replies(100)
-    asker, _, roster = federation(own)
-    masked = total(asker.ask, open_session(asker.ask, roster), question())
-    plain = add_up(own.values())
+    replies_here = replies(100)
+    coordinator, _, roster = federation(replies_here)
+    masked = total(coordinator.send, open_session(coordinator.send, roster), broadcast())
+    plain = add_up(replies_here.values())
     for name in SHAPES:
         np.testing.assert_array_equal(masked.sums[name], plain.sums[name])
 
@@ -100,12 +100,13 @@ def test_what_is_on_the_grid_stays():
 
 
 def test_the_coordinators_view_of_one_site_is_uniform():
-    """Bytes of masked replies over many questions, of a site whose sums are all zero."""
+    """Bytes of masked replies over many requests, of a site whose sums are all zero."""
     own = {name: Reply(1, {"n": np.zeros(()), "psi": np.zeros((2, 3))}) for name in "abc"}
-    asker, sites, roster = federation(own)
-    opened = open_session(asker.ask, roster)
+    coordinator, sites, roster = federation(own)
+    opened = open_session(coordinator.send, roster)
     seen = [
-        sites["b"]("sums", replace(question(k), session=opened.session)).values for k in range(2000)
+        sites["b"]("sums", replace(broadcast(k), session=opened.session)).values
+        for k in range(2000)
     ]
     for place in range(8):
         counts = np.bincount(np.stack(seen).view(np.uint8)[:, place::8].ravel(), minlength=256)
@@ -117,26 +118,26 @@ def test_chi_square_would_see_an_unmasked_reply():
     assert chisquare(np.bincount(values.view(np.uint8).ravel(), minlength=256)).pvalue < 1e-9
 
 
-def test_the_same_question_has_the_same_reply_and_another_one_others():
-    own = replies(3)
-    asker, sites, roster = federation(own)
-    opened = open_session(asker.ask, roster)
-    ask = partial(replace, session=opened.session)
-    first, again = (sites["site 000"]("sums", ask(question(1))) for _ in range(2))
+def test_the_same_request_has_the_same_reply_and_another_one_others():
+    replies_here = replies(3)
+    coordinator, sites, roster = federation(replies_here)
+    opened = open_session(coordinator.send, roster)
+    send = partial(replace, session=opened.session)
+    first, again = (sites["site 000"]("sums", send(broadcast(1))) for _ in range(2))
     np.testing.assert_array_equal(first.values, again.values)
     assert first.proof == again.proof
-    later = sites["site 000"]("sums", ask(question(2)))
+    later = sites["site 000"]("sums", send(broadcast(2)))
     assert not (first.values == later.values).any()
-    other = sites["site 000"]("moments", ask(question(1)))
+    other = sites["site 000"]("moments", send(broadcast(1)))
     assert not (first.values == other.values).any()
 
 
-def test_a_second_question_of_the_same_round_is_refused():
-    asker, _, roster = federation(replies(3))
-    opened = open_session(asker.ask, roster)
-    total(asker.ask, opened, question(1))
+def test_a_second_request_of_the_same_round_is_refused():
+    coordinator, _, roster = federation(replies(3))
+    opened = open_session(coordinator.send, roster)
+    total(coordinator.send, opened, broadcast(1))
     with pytest.raises(FederationError, match="a round is asked once"):
-        total(asker.ask, opened, question(1, w=0.5))
+        total(coordinator.send, opened, broadcast(1, w=0.5))
 
 
 class Tamper:
@@ -190,18 +191,18 @@ def altered(answer):
     ids=["altered", "replayed", "renumbered", "reordered", "renamed", "short", "plain"],
 )
 def test_a_foreign_reply_is_refused(change, sentence):
-    asker, _, roster = federation(replies(2))
-    opened = open_session(asker.ask, roster)
-    asked = replace(question(1), session=opened.session)
-    old = asker.engine.exchange("sums", asked, asker.keys)
-    asker.engine = Tamper(asker.engine, lambda step, payload, now: change(old, now))
+    coordinator, _, roster = federation(replies(2))
+    opened = open_session(coordinator.send, roster)
+    request = replace(broadcast(1), session=opened.session)
+    old = coordinator.engine.exchange("sums", request, coordinator.keys)
+    coordinator.engine = Tamper(coordinator.engine, lambda step, payload, now: change(old, now))
     with pytest.raises(FederationError, match=sentence):
-        total(asker.ask, opened, question(2))
+        total(coordinator.send, opened, broadcast(2))
 
 
 def test_a_lying_coordinator_cannot_swap_a_masking_key():
     """It stands between two sites with a key of its own, signed with a key of its own."""
-    asker, sites, roster = federation(replies(2))
+    coordinator, sites, roster = federation(replies(2))
     mallory = Identity("site 001", new_identity("x").secret)
     with pytest.raises(FederationError, match="somebody may stand in between"):
         sites["site 000"]("keys", Invitation("one", {**roster, "site 001": mallory.public}))
@@ -212,9 +213,9 @@ def test_a_lying_coordinator_cannot_swap_a_masking_key():
         own = {k: replace(v, public="11" * 32) for k, v in now.items() if k == "site 001"}
         return {**now, **own}
 
-    asker.engine = Tamper(asker.engine, swap)
+    coordinator.engine = Tamper(coordinator.engine, swap)
     with pytest.raises(FederationError, match="not signed with its key"):
-        open_session(asker.ask, roster)
+        open_session(coordinator.send, roster)
     # and where the coordinator itself swaps it, the site finds out
     engine = Tamper(InProcess(sites), swap)
     offers = engine.exchange("keys", Invitation("two", roster), engine.clients(), inf)
@@ -237,25 +238,25 @@ def test_a_replayed_masking_key_is_refused():
 
 def test_a_secure_site_answers_nothing_in_the_open():
     _, sites, _ = federation(replies(2))
-    for step in ("sums", "census", "centres", "decisions"):
+    for step in ("sums", "statistics", "centres", "decisions"):
         with pytest.raises(FederationError, match="masked sums only"):
-            sites["site 000"](step, question())
+            sites["site 000"](step, broadcast())
     with pytest.raises(FederationError, match="knows no session"):
-        sites["site 000"]("sums", replace(question(), session="unknown"))
+        sites["site 000"]("sums", replace(broadcast(), session="unknown"))
 
 
 def test_fewer_sites_than_are_pinned_are_refused_unless_allowed():
-    own = replies(3)
-    asker, sites, roster = federation(own)
-    asker.keys = ("site 000", "site 001")
+    replies_here = replies(3)
+    coordinator, sites, roster = federation(replies_here)
+    coordinator.keys = ("site 000", "site 001")
     fewer = {k: v for k, v in roster.items() if k != "site 002"}
     with pytest.raises(FederationError, match="'site 002' is missing"):
-        open_session(asker.ask, fewer)
+        open_session(coordinator.send, fewer)
     for site in sites.values():
         site.may_drop = True
-    found = total(asker.ask, open_session(asker.ask, fewer), question())
-    plain = add_up([own["site 000"], own["site 001"]])
-    np.testing.assert_array_equal(found.sums["psi_g"], plain.sums["psi_g"])
+    total_reply = total(coordinator.send, open_session(coordinator.send, fewer), broadcast())
+    plain = add_up([replies_here["site 000"], replies_here["site 001"]])
+    np.testing.assert_array_equal(total_reply.sums["psi_g"], plain.sums["psi_g"])
 
 
 def test_bad_lists_are_refused_in_a_sentence():
@@ -280,49 +281,51 @@ def test_sums_wrap_around_and_what_leaves_the_grid_is_refused():
 
 
 def test_sessions_outlive_a_restart(tmp_path):
-    own = replies(2)
-    asker, sites, roster = federation(own)
+    replies_here = replies(2)
+    coordinator, sites, roster = federation(replies_here)
     path = tmp_path / "sessions.json"
     sites["site 000"].path = path
-    opened = open_session(asker.ask, roster)
-    ask = replace(question(), session=opened.session)
-    before = sites["site 000"]("sums", ask)
+    opened = open_session(coordinator.send, roster)
+    send = replace(broadcast(), session=opened.session)
+    before = sites["site 000"]("sums", send)
     assert path.stat().st_mode & 0o077 == 0
     again = SecureSite(sites["site 000"].identity, roster, sites["site 000"].answer, path=path)
-    np.testing.assert_array_equal(again("sums", ask).values, before.values)
+    np.testing.assert_array_equal(again("sums", send).values, before.values)
     with pytest.raises(FederationError, match="a round is asked once"):
-        again("sums", replace(question(1, w=0.5), session=opened.session))
+        again("sums", replace(broadcast(1, w=0.5), session=opened.session))
     path.write_text("{")
     with pytest.raises(FederationError, match="is damaged"):
         SecureSite(again.identity, roster, again.answer, path=path)
 
 
 def test_the_sessions_used_last_are_kept():
-    asker, sites, roster = federation(replies(2))
-    first = open_session(asker.ask, roster)
-    opened = [open_session(asker.ask, roster) for _ in range(SESSIONS - 1)]
-    sites["site 000"]("sums", replace(question(), session=first.session))
-    open_session(asker.ask, roster)
+    coordinator, sites, roster = federation(replies(2))
+    first = open_session(coordinator.send, roster)
+    opened = [open_session(coordinator.send, roster) for _ in range(SESSIONS - 1)]
+    sites["site 000"]("sums", replace(broadcast(), session=first.session))
+    open_session(coordinator.send, roster)
     assert first.session in sites["site 000"].sessions
     assert opened[0].session not in sites["site 000"].sessions
     with pytest.raises(FederationError, match="knows no session"):
-        sites["site 000"]("sums", replace(question(), session=opened[0].session))
+        sites["site 000"]("sums", replace(broadcast(), session=opened[0].session))
 
 
 def test_messages_of_a_session_survive_the_wire():
-    asker, sites, roster = federation(replies(2))
-    opened = open_session(asker.ask, roster)
-    ask = unpack(pack(replace(question(), session=opened.session)))
-    assert ask.session == opened.session
-    answer = sites["site 000"]("sums", ask)
+    coordinator, sites, roster = federation(replies(2))
+    opened = open_session(coordinator.send, roster)
+    send = unpack(pack(replace(broadcast(), session=opened.session)))
+    assert send.session == opened.session
+    answer = sites["site 000"]("sums", send)
     back = unpack(pack(answer))
     np.testing.assert_array_equal(back.values, answer.values)
     assert (back.site, back.round, back.proof) == (answer.site, answer.round, answer.proof)
-    assert question_digest("sums", ask, b"") == question_digest(
-        "sums", replace(question(), session=opened.session), b""
+    assert request_digest("sums", send, b"") == request_digest(
+        "sums", replace(broadcast(), session=opened.session), b""
     )
-    whole = replace(question(), asked=replace(question().asked, share=1))  # in a field of float
-    assert question_digest("sums", unpack(pack(whole)), b"") == question_digest("sums", whole, b"")
+    whole = replace(
+        broadcast(), request=replace(broadcast().request, share=1)
+    )  # in a field of float
+    assert request_digest("sums", unpack(pack(whole)), b"") == request_digest("sums", whole, b"")
     invitation = Invitation("new", roster)
     assert unpack(pack(invitation)) == invitation
     offer = sites["site 000"]("keys", invitation)
@@ -345,11 +348,11 @@ def pair(session: str = "one"):
     return [streams(site, secret, session, offers)[0] for site, secret in secrets.items()]
 
 
-def test_both_sites_of_a_pair_make_the_same_stream_and_another_one_for_each_question():
+def test_both_sites_of_a_pair_make_the_same_stream_and_another_one_for_each_request():
     made = [
-        [stream.of(asked).update(bytes(32)) for stream in pair(session)]
+        [stream.of(request).update(bytes(32)) for stream in pair(session)]
         for session in ("one", "two")
-        for asked in (b"x", b"y")
+        for request in (b"x", b"y")
     ]
     assert all(own == other for own, other in made)
     assert len({own for own, _ in made}) == 4
@@ -361,27 +364,27 @@ def test_both_sites_of_a_pair_make_the_same_stream_and_another_one_for_each_ques
 @pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, 2 * CHUNK + 5])
 def test_a_mask_is_the_sum_of_whole_streams_however_it_is_chunked(size):
     own = [*pair("one"), *pair("two")]
-    whole = [np.frombuffer(s.of(b"asked").update(bytes(8 * size)), "<u8") for s in own]
-    np.testing.assert_array_equal(mask([own[0], own[2]], b"asked", size), whole[0] + whole[2])
-    np.testing.assert_array_equal(mask([own[1]], b"asked", size), -whole[1])
+    whole = [np.frombuffer(s.of(b"request").update(bytes(8 * size)), "<u8") for s in own]
+    np.testing.assert_array_equal(mask([own[0], own[2]], b"request", size), whole[0] + whole[2])
+    np.testing.assert_array_equal(mask([own[1]], b"request", size), -whole[1])
 
 
 def test_rows_that_change_between_two_askings_do_not_show_by_how_much():
     """Under the same masks the difference of two replies would be the difference of the sums."""
-    asker, sites, roster = federation(replies(2))
-    opened = open_session(asker.ask, roster)
-    ask = replace(question(), session=opened.session)
-    first = sites["site 000"]("sums", ask)
+    coordinator, sites, roster = federation(replies(2))
+    opened = open_session(coordinator.send, roster)
+    send = replace(broadcast(), session=opened.session)
+    first = sites["site 000"]("sums", send)
     sites["site 000"].answer = partial(at, reply=replies(2, seed=1)["site 000"])
     with pytest.raises(FederationError, match="its rows have changed"):
-        sites["site 000"]("sums", ask)
+        sites["site 000"]("sums", send)
     sites["site 000"].answer = partial(at, reply=replies(2)["site 000"])
-    np.testing.assert_array_equal(sites["site 000"]("sums", ask).values, first.values)
+    np.testing.assert_array_equal(sites["site 000"]("sums", send).values, first.values)
 
 
 def test_somebody_between_a_site_and_the_coordinator_is_found_out():
     """Who gives sites another coordinator's key could mark replies of its own: the sites sign which key they saw."""
-    asker, sites, roster = federation(replies(2))
+    coordinator, sites, roster = federation(replies(2))
 
     class Between:
         def clients(self):
@@ -392,9 +395,9 @@ def test_somebody_between_a_site_and_the_coordinator_is_found_out():
                 payload = replace(payload, coordinator=public_half(new_identity("x").secret))
             return InProcess(sites).exchange(step, payload, keys, deadline)
 
-    asker.engine = Between()
+    coordinator.engine = Between()
     with pytest.raises(FederationError, match="not signed with its key"):
-        open_session(asker.ask, roster)
+        open_session(coordinator.send, roster)
     invitation = Invitation("one", roster, public_half(new_identity("c").secret))
     sites["site 000"]("keys", invitation)
     with pytest.raises(FederationError, match="another coordinator"):
@@ -408,12 +411,14 @@ def test_without_a_coordinator_replies_are_signed():
     for site in sites.values():
         site("agree", Agreement("one", offers))
 
-    def answers(step, asked, check):
-        return {name: check(change(site(step, asked)), name) for name, site in sites.items()}
+    def answers(step, one_request, check):
+        return {name: check(change(site(step, one_request)), name) for name, site in sites.items()}
 
     change = lambda answer: answer  # noqa: E731
-    found = total(answers, Opened("one", roster), question())
-    np.testing.assert_array_equal(found.sums["psi_g"], add_up(replies(2).values()).sums["psi_g"])
+    total_reply = total(answers, Opened("one", roster), broadcast())
+    np.testing.assert_array_equal(
+        total_reply.sums["psi_g"], add_up(replies(2).values()).sums["psi_g"]
+    )
     change = altered
     with pytest.raises(FederationError, match="altered, replayed or swapped"):
-        total(answers, Opened("one", roster), question())
+        total(answers, Opened("one", roster), broadcast())

@@ -59,23 +59,25 @@ def bench(
 
     check_folder(out)
     folder = None if data_folder is None else str(data_folder)
-    own, numbers = code(commit), parsed(seeds)
+    code_here, numbers = code(commit), parsed(seeds)
     names = listed(entrants, ENTRANTS) if entrants else [k for k in ENTRANTS if "mlp" not in k]
-    authorise(numbers, own, filter(is_file, names))
-    asked = listed(datasets or "all", DATASETS)
+    authorise(numbers, code_here, filter(is_file, names))
+    request = listed(datasets or "all", DATASETS)
     options: dict[str, Any] = {"limits": LIMITS, "folder": folder}
     if quick:
         numbers, options = numbers[:1], options | QUICK
-        asked, names = asked if datasets else QUICK_DATA, names if entrants else QUICK_ENTRANTS
-    wanted = cells(asked, numbers, names, listed(splits, ("shift", "iid")), **options)
-    found, absent = here(asked, folder)  # after the words are found to make sense: it may download
+        request, names = request if datasets else QUICK_DATA, names if entrants else QUICK_ENTRANTS
+    wanted = cells(request, numbers, names, listed(splits, ("shift", "iid")), **options)
+    found, absent = here(
+        request, folder
+    )  # after the words are found to make sense: it may download
     if not found:
         raise DataError(next(iter(absent.values())))
     wanted = [cell for cell in wanted if cell.dataset in found]
     begin = perf_counter()
     with progress(len(wanted), "cells") as advance:
-        rows, ran = run_kept(wanted, out, own, cpus() if jobs is None else jobs, advance)
-    _present(results_of(rows, own, absent), out, perf_counter() - begin, ran, as_json)
+        rows, ran = run_kept(wanted, out, code_here, cpus() if jobs is None else jobs, advance)
+    _present(results_of(rows, code_here, absent), out, perf_counter() - begin, ran, as_json)
 
 
 QUICK_DATA = ["adult", "oulad"]
@@ -86,7 +88,7 @@ QUICK_ENTRANTS = [
     "fairlearn-threshold",
     "boosted-tree",
 ]
-QUICK: dict[str, Any] = {"limits": (0.1,), "asked": (0.02, 0.05, 0.12)}
+QUICK: dict[str, Any] = {"limits": (0.1,), "request": (0.02, 0.05, 0.12)}
 
 
 def _present(results: dict[str, Any], out: Path, seconds: float, ran: int, as_json: bool) -> None:

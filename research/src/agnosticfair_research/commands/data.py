@@ -33,7 +33,7 @@ def data(data_folder: DataFolder = None, as_json: Json = False) -> None:
 
 def describe(name: str, folder: Path | None) -> dict[str, Any]:
     """A data set in words and numbers; nothing is downloaded to know them."""
-    from agnosticfair.data.census import encoding_of, take_census
+    from agnosticfair.data.summary import encoding_of, summary_statistics
     from agnosticfair_research.datasets import dataset, load_dataset
     from agnosticfair_research.sources import VARIABLE, cache_folder, find
 
@@ -43,18 +43,22 @@ def describe(name: str, folder: Path | None) -> dict[str, Any]:
     if known.source is not None:
         named = folder or os.environ.get(VARIABLE)
         place = named or cache_folder()
-        found = find(known.source, place)
-        if found is None:
+        path_here = find(known.source, place)
+        if path_here is None:
             remedy = "put it there from" if named else "a first use downloads it from"
             where = f"not in {place}: {remedy} {known.source.url}"
             return entry | {"here": False, "where": where}
-        path = str(found)
+        path = str(path_here)
     try:
-        census = take_census(load_dataset(name, folder), who=name)
+        statistics = summary_statistics(load_dataset(name, folder), who=name)
     except DataError as error:
         return entry | {"here": False, "where": str(error)}
-    counts = {"rows": census.n, "features": encoding_of(census).width, "labels": census.labels}
-    groups = census.groups[known.sensitive_features]
+    counts = {
+        "rows": statistics.n,
+        "features": encoding_of(statistics).width,
+        "labels": statistics.labels,
+    }
+    groups = statistics.groups[known.sensitive_features]
     return entry | counts | {"groups": groups, "here": True, "where": path}
 
 

@@ -32,7 +32,7 @@ def deliver_study(
     head: str,
     grids: tuple[Iterable[Grid], Iterable[Grid]],
     drawn: Mapping[str, tuple[Any, str]],
-    said: str,
+    sentence: str,
     out: Path,
     as_json: bool,
 ) -> None:
@@ -41,8 +41,10 @@ def deliver_study(
     from agnosticfair.report.figures import png
     from agnosticfair_research.report.tables import document
 
-    asked = {k: "" if v is True else f" {v}" for k, v in results["asked"].items() if v is not False}
-    words = " ".join(f"--{key}{value}" for key, value in asked.items())
+    options = {
+        k: "" if v is True else f" {v}" for k, v in results["options"].items() if v is not False
+    }
+    words = " ".join(f"--{key}{value}" for key, value in options.items())
     made_by = (
         f"Made by `agnosticfair-research {command} {words}`, version {agnosticfair.__version__}."
     )
@@ -50,7 +52,7 @@ def deliver_study(
     written = document(head, grids[0], {file: about for file, (_, about) in drawn.items()}, made_by)
     files = {name[0]: f"{text}\n".encode(), name[1]: written.encode()}
     files |= {file: png(figure) for file, (figure, _) in drawn.items()}
-    deliver(out, files, grids[1], said, text if as_json else None)
+    deliver(out, files, grids[1], sentence, text if as_json else None)
 
 
 STUDIES = {

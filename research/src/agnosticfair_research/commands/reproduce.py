@@ -54,7 +54,7 @@ def reproduce(
     results = {
         "format": "agnosticfair-results-1",
         **made_from(options.listed(dataset, DATASETS), folder),
-        "asked": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
+        "request": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }
     summaries = tables.summarise(rows)

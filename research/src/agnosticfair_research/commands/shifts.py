@@ -62,14 +62,14 @@ def shifts(
     begin, jobs = perf_counter(), cpus() if jobs is None else jobs
     with progress(len(tasks), "fits") as advance:
         rows = run_cells(run_cell, tasks, jobs, lambda row: advance(row["method"]))
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "dataset": dataset,
         "setting": setting,
         "methods": methods or ",".join(usual),
     }
-    asked |= {"seeds": seeds} | ({} if network is None else {"network": network})
+    request |= {"seeds": seeds} | ({} if network is None else {"network": network})
     about = made_from(names, folder)
-    results = {"format": "agnosticfair-shifts-1", **about, "asked": asked | {"peers": peers}}
+    results = {"format": "agnosticfair-shifts-1", **about, "request": request | {"peers": peers}}
     results |= {"versions": about["versions"] | _versions(peers), "rows": rows}
     summaries, said = report.summarise(rows), f"{len(rows)} fits in {perf_counter() - begin:.0f} s."
     if missing := [name for name, version in results["versions"].items() if version is None]:

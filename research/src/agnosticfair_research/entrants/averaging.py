@@ -17,9 +17,9 @@ def local_epoch(
     w, order = w.copy(), rng.permutation(len(rows.y))
     for batch in np.array_split(order, min(STEPS, max(len(order) // 16, 1))):
         X = rows.X[batch]
-        slope = weights[batch] * (sigmoid(X @ w[:-1] + w[-1]) - rows.y[batch]) / len(batch)
-        w[:-1] -= rate * (X.T @ slope + DECAY * w[:-1])
-        w[-1] -= rate * slope.sum()
+        gradient = weights[batch] * (sigmoid(X @ w[:-1] + w[-1]) - rows.y[batch]) / len(batch)
+        w[:-1] -= rate * (X.T @ gradient + DECAY * w[:-1])
+        w[-1] -= rate * gradient.sum()
     return w
 
 

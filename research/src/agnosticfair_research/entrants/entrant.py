@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from agnosticfair.data.census import encoding_of, merge, take_census
 from agnosticfair.data.encoding import Encoding, encode
+from agnosticfair.data.summary import encoding_of, merge, summary_statistics
 from agnosticfair.data.table import Table
 
 Decide = Callable[[Table], np.ndarray]
@@ -36,7 +36,9 @@ class Train:
 
     @cached_property
     def encoding(self) -> Encoding:
-        return encoding_of(merge({k: take_census(t, who=k) for k, t in self.clients.items()}))
+        return encoding_of(
+            merge({k: summary_statistics(t, who=k) for k, t in self.clients.items()})
+        )
 
     def rows(self, table: Table) -> Coded:
         """A table as arrays; label 0 where it has none."""

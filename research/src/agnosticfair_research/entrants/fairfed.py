@@ -1,7 +1,7 @@
 """FairFed (Ezzeldin et al., AAAI 2023), re-implemented from the paper.
 
 The server weighs clients by how near their own fairness is to that of all: a client's weight falls by beta
-times what its distance exceeds the mean distance. Clients reweigh their rows, as the paper does.
+times what its distance exceeds the mean distance. Clients reweight their rows, as the paper does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STRENGTH = 0.01  # beta is this over the difference that is asked for
 def fairfed(train: Train, limit: float) -> Decide:
     """beta grows as less is asked for."""
     clients, rng = train.encoded, np.random.default_rng(train.seed)
-    weights = [reweighed(rows) for rows in clients]
+    weights = [reweighting(rows) for rows in clients]
     w = np.zeros(clients[0].X.shape[1] + 1)
     sizes = np.array([len(rows.y) for rows in clients], float)
     share = sizes / sizes.sum()
@@ -36,28 +36,28 @@ def fairfed(train: Train, limit: float) -> Decide:
 def _closer(share: np.ndarray, w: np.ndarray, clients: Sequence[Coded], beta: float) -> np.ndarray:
     """The clients' weights after they have said how far their gap is from that of all rows."""
     d = [decisions(w, rows) for rows in clients]
-    everybody = gap(np.concatenate(d), np.concatenate([rows.s for rows in clients]))
-    far = np.array(
-        [abs(gap(own, rows.s) - everybody) for own, rows in zip(d, clients, strict=True)]
-    )
+    overall = gap(np.concatenate(d), np.concatenate([rows.s for rows in clients]))
+    far = np.array([abs(gap(own, rows.s) - overall) for own, rows in zip(d, clients, strict=True)])
     far = np.where(np.isnan(far), np.nanmean(far), far)
     moved = np.maximum(share - beta * share * (far - far.mean()), 1e-6)
     return np.asarray(moved / moved.sum())
 
 
-def reweighed(rows: Coded) -> np.ndarray:
+def reweighting(rows: Coded) -> np.ndarray:
     """Weights (n,) under which label and group are independent: P(s) P(y) / P(s, y).
 
-    >>> reweighed(Coded(np.zeros((4, 1)), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1]))).tolist()
+    >>> reweighting(Coded(np.zeros((4, 1)), np.array([1, 1, 1, 0]), np.array([0, 0, 1, 1]))).tolist()
     [0.75, 0.75, 1.5, 0.5]
     """
-    n, found = len(rows.y), np.ones(len(rows.y))
+    n, values = len(rows.y), np.ones(len(rows.y))
     for y in (0, 1):
         for s in np.unique(rows.s):
             cell = (rows.y == y) & (rows.s == s)
             if cell.any():
-                found[cell] = (rows.y == y).sum() * (rows.s == s).sum() / (n * cell.sum())
-    return found
+                values[cell] = (rows.y == y).sum() * (rows.s == s).sum() / (n * cell.sum())
+    return values
 
 
-FAIRFED = Entrant("fairfed", fairfed, "re-implemented: clients weighed by fairness, rows reweighed")
+FAIRFED = Entrant(
+    "fairfed", fairfed, "re-implemented: clients weighed by fairness, rows reweighted"
+)

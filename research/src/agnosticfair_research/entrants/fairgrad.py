@@ -86,9 +86,11 @@ def _declearn_model() -> Any:
         def compute_batch_gradients(self, batch: Any, max_norm: float | None = None) -> Any:
             X, y, weights = self._unpack_batch(batch)
             d = X @ self._model.coef_.ravel() + self._model.intercept_[0]
-            slope = (sigmoid(d) - y) * (1.0 if weights is None else weights) / len(y)
+            gradient = (sigmoid(d) - y) * (1.0 if weights is None else weights) / len(y)
             self._loss_history.append(float(np.logaddexp(0.0, d).mean() - (d * y).mean()))
-            return NumpyVector({"coef": (slope @ X)[None], "intercept": slope.sum(keepdims=True)})
+            return NumpyVector(
+                {"coef": (gradient @ X)[None], "intercept": gradient.sum(keepdims=True)}
+            )
 
     return LogisticModel
 

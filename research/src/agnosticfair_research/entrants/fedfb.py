@@ -17,11 +17,11 @@ STEP = 0.01
 
 def fedfb(train: Train, limit: float) -> Decide:
     """Weights move while the groups' rates differ by more than is asked."""
-    clients, everybody = train.encoded, train.pooled
-    rng, n = np.random.default_rng(train.seed), len(everybody.y)
-    share = np.array([[_cell(everybody, y, a).mean() for a in (0, 1)] for y in (0, 1)])
+    clients, overall = train.encoded, train.pooled
+    rng, n = np.random.default_rng(train.seed), len(overall.y)
+    share = np.array([[_cell(overall, y, a).mean() for a in (0, 1)] for y in (0, 1)])
     sizes = np.array([len(rows.y) for rows in clients], float) / n
-    weight, w = share.copy(), np.zeros(everybody.X.shape[1] + 1)
+    weight, w = share.copy(), np.zeros(overall.X.shape[1] + 1)
     for round_ in range(ROUNDS):
         factor = weight / np.maximum(share, 1e-9)
         local = [
@@ -29,8 +29,8 @@ def fedfb(train: Train, limit: float) -> Decide:
             for rows in clients
         ]
         w = np.asarray(sizes @ np.array(local))
-        if abs(gap(decisions(w, everybody), everybody.s)) > limit:
-            weight = _moved(weight, w, everybody)
+        if abs(gap(decisions(w, overall), overall.s)) > limit:
+            weight = _moved(weight, w, overall)
     return linear_decision(train, w)
 
 

@@ -13,11 +13,11 @@ from agnosticfair.model import Model
 from agnosticfair_research.entrants.entrant import Decide, Entrant, Train
 
 
-def model_of(train: Train, recipe: str | Method) -> Model:
+def model_of(train: Train, method: str | Method) -> Model:
     """A method of this package, fitted."""
     columns, seed = train.sensitive_features, train.seed
     return fit(
-        train.clients, recipe, sensitive_features=columns, positive=train.positive, seed=seed
+        train.clients, method, sensitive_features=columns, positive=train.positive, seed=seed
     ).model
 
 
@@ -31,7 +31,7 @@ def _fit(train: Train, name: str, **changes: Any) -> Decide:
 
 
 def _network() -> Network:
-    """On a GPU where there is one: the same recipe, with sums that are rounded in another order."""
+    """On a GPU where there is one: the same method, with sums that are rounded in another order."""
     from torch import cuda
 
     return Network("mlp", device="cuda" if cuda.is_available() else "cpu")

@@ -103,7 +103,7 @@ def grids(results: Mapping[str, Any]) -> list[Grid]:
 
 
 def document(results: Mapping[str, Any]) -> str:
-    """The report of a run: question, protocol, verdict, where we lose, every cell with a paragraph per data set, what
+    """The report of a run: request, protocol, verdict, where we lose, every cell with a paragraph per data set, what
     was changed after results were seen, entrants."""
     return _report(results, _every_cell)
 
@@ -116,25 +116,25 @@ def overview(results: Mapping[str, Any]) -> str:
 def _report(results: Mapping[str, Any], cells: Callable[[Json], list[str]]) -> str:
     summary = results if "lines" in results else aggregate(results)
     assert isinstance(summary, dict)
-    parts = [static("benchmark.md"), _provenance(summary), _verdicts(summary), _losses(summary)]
-    parts += [*cells(summary), static("benchmark_changes.md"), _entrants(summary)]
-    return "\n".join(parts).rstrip() + "\n"
+    subgroups = [static("benchmark.md"), _provenance(summary), _verdicts(summary), _losses(summary)]
+    subgroups += [*cells(summary), static("benchmark_changes.md"), _entrants(summary)]
+    return "\n".join(subgroups).rstrip() + "\n"
 
 
 def _every_cell(summary: Json) -> list[str]:
-    parts = ["## Every cell\n"]
+    subgroups = ["## Every cell\n"]
     for split in _splits(summary):
         for data, limits in by_data(summary, split).items():
             about = f"{DATASETS[data].note}." if split == "shift" else "At random, 70/30."
-            parts += [f"### {data}, {split}\n", f"{about} {paragraph(limits)}\n"]
+            subgroups += [f"### {data}, {split}\n", f"{about} {paragraph(limits)}\n"]
             for limit, those in limits.items():
-                parts += [f"Limit {limit:g}:\n", table(HEADER, map(_stressed, those)) + "\n"]
-    return parts
+                subgroups += [f"Limit {limit:g}:\n", table(HEADER, map(_stressed, those)) + "\n"]
+    return subgroups
 
 
 def _at_a_glance(summary: Json) -> list[str]:
     """Every entrant on every data set, at the main limit."""
-    parts = [
+    subgroups = [
         f"## At limit {MAIN_LIMIT:g}\n",
         "Test accuracy, then RD p90 / max over all deployments. \\*: constant. Other limits, errors and every other "
         "number: `benchmark.json`.\n",
@@ -146,8 +146,8 @@ def _at_a_glance(summary: Json) -> list[str]:
         names = dict.fromkeys(line["entrant"] for lines in found.values() for line in lines)
         by = {(line["entrant"], d): line for d, lines in found.items() for line in lines}
         rows = [(name, *(_short(by.get((name, data))) for data in found)) for name in names]
-        parts += [table((split, *found), rows) + "\n"]
-    return parts
+        subgroups += [table((split, *found), rows) + "\n"]
+    return subgroups
 
 
 def _short(line: Json | None) -> str:
@@ -186,9 +186,11 @@ def _fewer(summary: Json) -> str:
         for name, by in ran.items():
             alike = {*by} == data and len({*by.values()}) == 1
             had = {own: [d for d in by if by[d] == own] for own in by.values()}
-            parts = [span(own) + ("" if alike else f" on {', '.join(d)}") for own, d in had.items()]
+            subgroups = [
+                span(own) + ("" if alike else f" on {', '.join(d)}") for own, d in had.items()
+            ]
             if not alike or usual not in had:
-                told.append(f"{name} ({split}) has {' and '.join(parts)}")
+                told.append(f"{name} ({split}) has {' and '.join(subgroups)}")
     return f" Fewer were run of some: {'; '.join(told)}." if told else ""
 
 
@@ -235,7 +237,7 @@ BAR = 4  # data sets of six on which our default was to win
 MEANINGS = {
     "won": "of all entrants that do not see the attribute and are not constant",
     "alike": f"of those whose accuracy is within {NEAR:g} of the best, too: giving up accuracy lowers RD by itself",
-    "ahead": "of itself and the methods of others: our other recipes are left out",
+    "ahead": "of itself and the methods of others: our other methods are left out",
     "unbeaten": "or is not told apart from it: nobody of *alike* is lower in p90 or max by over two standard errors of "
     "the seeds' differences",
 }
@@ -279,7 +281,7 @@ def bar(summary: Json) -> str:
         f"The bar, set beforehand: on at least {BAR} of six data sets, under their own shift, our default (`{OURS}`) "
         "has both the lowest p90 and the lowest max of all entrants that do not see the attribute, at an accuracy "
         f"within {NEAR:g} of the best of them that keeps the limit. **It is {_met(summary, 'won')}: "
-        f"{_reached(summary)}.** Among itself and the methods of others, without our other recipes, it is "
+        f"{_reached(summary)}.** Among itself and the methods of others, without our other methods, it is "
         f"{_met(summary, 'ahead')}: "
         f"{_reached(summary, name='ahead')}.{beside}"
     )
@@ -329,7 +331,7 @@ def common(lost: Sequence[Json], every: int) -> str:
     near = [v for v in there if v["near"]]
     reasons = {
         "our default is constant, or gave no result": len(lost) - len(there),
-        "only other recipes of ours are lower": sum(v["ahead"] for v in near),
+        "only other methods of ours are lower": sum(v["ahead"] for v in near),
         "a method of others is lower": sum(not v["ahead"] for v in near),
         f"our default is over {NEAR:g} less accurate than the best": len(there) - len(near),
     }

@@ -120,10 +120,10 @@ def verdict(lines: Iterable[Json]) -> Json:
         p90[name], top[name], more[name] = found.mean(axis=0)
     keeping = [name for name, line in there.items() if line["kept"] > KEPT]
     best = max(keeping, key=lambda name: more[name], default=None)
-    least = -np.inf if best is None else more[best] - NEAR
-    alike = [name for name in there if best is not None and more[name] >= least]
+    minimum = -np.inf if best is None else more[best] - NEAR
+    alike = [name for name in there if best is not None and more[name] >= minimum]
     others = [name for name in there if name == OURS or not there[name]["ours"]]
-    near = own is not None and best is not None and least <= 0
+    near = own is not None and best is not None and minimum <= 0
     sound = near and OURS in there
 
     def leads(among: Sequence[str]) -> bool:

@@ -199,23 +199,23 @@ def _frontier(lines: Sequence[Json], colours: Mapping[str, str]) -> str:
     )
     marks, key = [], []
     for name in dict.fromkeys(line["entrant"] for line in there):
-        own = sorted(
+        ordered = sorted(
             (line for line in there if line["entrant"] == name), key=lambda line: line["limit"]
         )
-        points = [(at_x(line["p90"]), at_y(line["accuracy"])) for line in own]
+        points = [(at_x(line["p90"]), at_y(line["accuracy"])) for line in ordered]
         colour = colours[name]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         marks.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
         )
-        for (x, y), line in zip(points, own, strict=True):
+        for (x, y), line in zip(points, ordered, strict=True):
             words = f"{name}, limit {line['limit']:g}: accuracy {line['accuracy']:.3f}, p90 {line['p90']:.3f}"
             size = 6 if name == OURS else 4
             marks.append(
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {_filled(colour, line["sees"])}>'
                 f"<title>{escape(words)}</title></circle>"
             )
-        key.append(f"<li>{_swatch(colour, own[0]['sees'])} {escape(name)}</li>")
+        key.append(f"<li>{_swatch(colour, ordered[0]['sees'])} {escape(name)}</li>")
     return (
         f'<figure class="frontier"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Frontier">'
         f"{frame}{''.join(marks)}</svg>"
@@ -261,12 +261,12 @@ def _strips(rows: Mapping[str, Json]) -> str:
     if not rows:
         return ""
     height = TOP + STEP * len(rows) + BOTTOM
-    most = max(max(row["deployments"]) for row in rows.values())
-    factor = (ACROSS - BESIDE - 10) / max(most, 0.01)
+    maximum = max(max(row["deployments"]) for row in rows.values())
+    factor = (ACROSS - BESIDE - 10) / max(maximum, 0.01)
     marks = [
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height - BOTTOM}" class="grid"/>'
         f'<text x="{x:.1f}" y="{height - BOTTOM + 15}" text-anchor="middle">{t:.1f}</text>'
-        for t in np.arange(0, most + 1e-9, 0.1)
+        for t in np.arange(0, maximum + 1e-9, 0.1)
         for x in (BESIDE + factor * t,)
     ]
     for k, (name, row) in enumerate(rows.items()):

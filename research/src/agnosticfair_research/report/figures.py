@@ -53,7 +53,7 @@ def kind(name: str) -> str:
 
 def figures(summaries: Sequence[PaperSummary]) -> dict[str, tuple[Figure, str]]:
     """Every figure there are rows for: file name -> the figure, and what it shows in words."""
-    made: dict[str, tuple[Figure, str]] = {}
+    figures_made: dict[str, tuple[Figure, str]] = {}
     for data, setting in dict.fromkeys((s.dataset, s.setting) for s in summaries):
         chosen = [s for s in summaries if (s.dataset, s.setting) == (data, setting)]
         chosen = [s for s in chosen if s["test_accuracy"].count]
@@ -62,14 +62,14 @@ def figures(summaries: Sequence[PaperSummary]) -> dict[str, tuple[Figure, str]]:
             continue
         if setting == "clients":
             text = f"Accuracy by number of clients ({where})"
-            made[f"figure-3-{data}.png"] = (by_clients(chosen, text), text)
+            figures_made[f"figure-3-{data}.png"] = (by_clients(chosen, text), text)
             continue
         text = f"Accuracy against risk difference ({where})"
-        made[f"compare-{data}-{setting}.png"] = (compare(chosen, text), text)
+        figures_made[f"compare-{data}-{setting}.png"] = (compare(chosen, text), text)
         if setting == "shift":
             text = f"Risk difference in training and in test ({where})"
-            made[f"figure-2-{data}.png"] = (train_and_test(chosen, text), text)
-    return made
+            figures_made[f"figure-2-{data}.png"] = (train_and_test(chosen, text), text)
+    return figures_made
 
 
 def train_and_test(chosen: Sequence[PaperSummary], title: str) -> Figure:
@@ -77,14 +77,16 @@ def train_and_test(chosen: Sequence[PaperSummary], title: str) -> Figure:
     figure, axes = _blank(title, height=1.6 + 0.36 * len(chosen))
     y, means = np.arange(len(chosen))[::-1], []
     marks = (("train", "o", BLUE, "training rows"), ("test", "D", RED, "test set"))
-    for part, shape, colour, text in marks:
-        spreads = [s[f"{part}_risk_difference"] for s in chosen]
+    for piece, shape, colour, text in marks:
+        spreads = [s[f"{piece}_risk_difference"] for s in chosen]
         means.append([spread.mean for spread in spreads])
         bars: Style = {"xerr": [spread.deviation for spread in spreads], "capsize": 3}
         axes.errorbar(means[-1], y, fmt=shape, color=colour, ms=7, label=text, zorder=3, **bars)
     axes.hlines(y, means[0], means[1], color="#BBBBBB", lw=3, zorder=1)
-    told = [(s.paper.test_risk_difference, k) for s, k in zip(chosen, y, strict=True) if s.paper]
-    if told:
+    reported = [
+        (s.paper.test_risk_difference, k) for s, k in zip(chosen, y, strict=True) if s.paper
+    ]
+    if reported:
         hollow: Style = {
             "ms": 8,
             "mfc": "white",
@@ -92,7 +94,7 @@ def train_and_test(chosen: Sequence[PaperSummary], title: str) -> Figure:
             "zorder": 2,
             "label": "test set, paper",
         }
-        axes.plot(*zip(*told, strict=True), "D", **hollow)
+        axes.plot(*zip(*reported, strict=True), "D", **hollow)
     labels, top = chosen[0]["label_risk_difference"].mean, len(chosen) - 0.4
     axes.axvline(FAIR, color="black", ls="--", lw=1, zorder=0.9)
     axes.text(FAIR, top, f" τ = {FAIR}", va="bottom", fontsize=10, gid="label")
@@ -223,7 +225,7 @@ def label(
     marks = _pixels(axes, [*points, *others])
     dots = [np.zeros((0, 2))]
     dots += [np.linspace(a, b, 60) for a, b in (_pixels(axes, line) for line in lines)]
-    taken: list[Bbox] = []
+    bboxs: list[Bbox] = []
     for at, point, text in zip(marks, points, texts, strict=False):
         if not text:
             continue
@@ -237,11 +239,11 @@ def label(
         boxes = [_box(at, size, radius, turn) for radius, turn in product(_RADII, _TURNS)]
         leaders = [np.linspace(at, (box.p0 + box.p1) / 2, 30) for box in boxes]
         costs = 0.4 * np.repeat(_RADII, len(_TURNS)) + [
-            _cost(box, leader, taken, marks, np.concatenate(dots), axes.bbox)
+            _cost(box, leader, bboxs, marks, np.concatenate(dots), axes.bbox)
             for box, leader in zip(boxes, leaders, strict=True)
         ]
         best = int(np.argmin(costs))
-        taken.append(boxes[best].padded(3))
+        bboxs.append(boxes[best].padded(3))
         x, y = (leaders[best][-1] - at) * 72.0 / figure.dpi  # points hold for any resolution
         note.set_position((x, y))
         if best < 2 * len(_TURNS) and note.arrow_patch is not None:
@@ -267,15 +269,15 @@ def _box(at: np.ndarray, size: np.ndarray, radius: float, turn: float) -> Bbox:
 def _cost(
     box: Bbox,
     leader: np.ndarray,
-    taken: Sequence[Bbox],
+    bboxs: Sequence[Bbox],
     marks: np.ndarray,
     dots: np.ndarray,
     inside: Bbox,
 ) -> float:
     """Texts must not meet, nor leave the axes; covering a mark is bad, covering a line a pity."""
-    meets = sum(box.overlaps(other) for other in taken)
+    meets = sum(box.overlaps(other) for other in bboxs)
     leaves = sum(not inside.contains(*corner) for corner in box.corners())
-    crosses = sum(_inside(other, leader) > 0 for other in taken)
+    crosses = sum(_inside(other, leader) > 0 for other in bboxs)
     covers = _inside(box.padded(7), marks)
     return (
         1e6 * meets + 1e5 * leaves + 300 * crosses + 100 * covers + 3 * _inside(box.padded(2), dots)

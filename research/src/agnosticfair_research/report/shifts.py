@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from agnosticfair.report.figures import BLUE, GREEN, GREY, ORANGE, RED, Style, canvas, tidy
-from agnosticfair.report.tables import Grid, Spread
+from agnosticfair.report.tables import Grid, MeanDeviation
 from agnosticfair_research.deployments import KINDS
 from agnosticfair_research.report.figures import FAIR, NAMES, _blank, _legend
 from agnosticfair_research.report.tables import Row, outcome
@@ -31,10 +31,10 @@ PUBLISHED = {
 HEAD = (
     "# Deployments that no method saw\n\n"
     "Means over the seeds. RD is the risk difference between the groups, best at 0. A deployment is "
-    "the test set, what the split holds back, a part with a name (one to three values of columns, "
-    "features or not), the test set tilted towards one of its rows, or a mixture of parts, each worth at "
+    "the test set, what the split holds back, a subgroup with a name (one to three values of columns, "
+    "features or not), the test set tilted towards one of its rows, or a mixture of subgroups, each worth at "
     "least 400 rows and with 5% of each group; no method saw any of them. "
-    "*Certified* is the largest RD of the decisions over every reweighing of the training rows by "
+    "*Certified* is the largest RD of the decisions over every reweighting of the training rows by "
     "200 Gaussian kernels of width 1 and bound 5, drawn with another seed than the method's, in "
     "which each group keeps 5% of the mass."
 )
@@ -71,7 +71,7 @@ class SuiteSummary:
     setting: str
     method: str
     seeds: int
-    numbers: Mapping[str, Spread]
+    numbers: Mapping[str, MeanDeviation]
     worst: str
     outcome: str
     rows: Sequence[Row]
@@ -87,11 +87,11 @@ def summarise(rows: Iterable[Row]) -> list[SuiteSummary]:
     for key, group in groups.items():
         there = [row for row in group if "worst" in row]
         numbers = {
-            name: Spread.of(row.get(name) for row in there)
+            name: MeanDeviation.of(row.get(name) for row in there)
             for name in (*SPREADS, *RIGHT, "test_balanced_accuracy")
         }
-        parts = zip(*(row["part_risk_differences"] for row in there), strict=True)
-        means = [Spread.of(values) for values in parts]
+        subgroups = zip(*(row["subgroup_risk_differences"] for row in there), strict=True)
+        means = [MeanDeviation.of(values) for values in subgroups]
         numbers["group_risk_difference"] = max(
             means, key=lambda s: s.mean, default=numbers["group_risk_difference"]
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agnosticfair.report.tables import Grid, Spread, markdown
+from agnosticfair.report.tables import Grid, MeanDeviation, markdown
 from agnosticfair_research.datasets import DATASETS
 from agnosticfair_research.paper import Reported, reported
 from agnosticfair_research.reproduce import MEASURES
@@ -50,12 +50,12 @@ class PaperSummary:
     method: str
     clients: int
     seeds: int
-    numbers: Mapping[str, Spread]
-    client_risk_differences: tuple[Spread, ...]
+    numbers: Mapping[str, MeanDeviation]
+    client_risk_differences: tuple[MeanDeviation, ...]
     outcome: str
     paper: Reported | None
 
-    def __getitem__(self, name: str) -> Spread:
+    def __getitem__(self, name: str) -> MeanDeviation:
         return self.numbers[name]
 
 
@@ -65,14 +65,16 @@ def summarise(rows: Sequence[Row]) -> list[PaperSummary]:
     for row in rows:
         key = (row["dataset"], row["setting"], row["method"], row["clients"])
         groups.setdefault(key, []).append(row)
-    found = []
+    summaries = []
     for key, group in groups.items():
-        numbers = {name: Spread.of(row[name] for row in group) for name in NUMBERS}
+        numbers = {name: MeanDeviation.of(row[name] for row in group) for name in NUMBERS}
         local = [row["client_risk_differences"] for row in group if row["client_risk_differences"]]
-        by_group = tuple(Spread.of(values) for values in zip(*local, strict=True))
-        told = reported(*key[:3])
-        found.append(PaperSummary(*key, len(group), numbers, by_group, outcome(group), told))
-    return found
+        by_group = tuple(MeanDeviation.of(values) for values in zip(*local, strict=True))
+        paper_value = reported(*key[:3])
+        summaries.append(
+            PaperSummary(*key, len(group), numbers, by_group, outcome(group), paper_value)
+        )
+    return summaries
 
 
 def outcome(rows: Sequence[Row]) -> str:
@@ -93,29 +95,29 @@ def outcome(rows: Sequence[Row]) -> str:
     if lps:  # a method of as many rounds as it is told, and no stopping rule
         total = sum(lps.values())
         bad = [f"LP {k} in {n} of {total} rounds" for k, n in lps.items() if k != "optimal"]
-        parts = bad or ["all rounds run"]
+        sentences = bad or ["all rounds run"]
     elif all("averaged" in row["outcomes"] for row in rows) and not ends["converged"]:
-        parts = ["all rounds run"]
+        sentences = ["all rounds run"]
     else:
-        parts = [f"converged {ends['converged']}/{len(rows)}"]
+        sentences = [f"converged {ends['converged']}/{len(rows)}"]
     if ends["diverged"]:
-        parts.append(f"diverged {ends['diverged']}/{len(rows)}")
-    return "; ".join(parts)
+        sentences.append(f"diverged {ends['diverged']}/{len(rows)}")
+    return "; ".join(sentences)
 
 
 def grids(summaries: Sequence[PaperSummary], digits: int = 4) -> list[Grid]:
     """The paper's Tables 1, 2 and 3, and Figure 3 in numbers, as far as there are rows for them."""
-    made = []
+    all_grids = []
     for number, setting in ((1, "shift"), (3, "iid")):
         for dataset in dict.fromkeys(s.dataset for s in summaries):
             chosen = [s for s in summaries if (s.dataset, s.setting) == (dataset, setting)]
             if chosen:
-                made.append(_performance(number, chosen, digits))
+                all_grids.append(_performance(number, chosen, digits))
             local = [s for s in chosen if s.method in LOCAL and s.client_risk_differences]
             if local and setting == "shift":
-                made.append(_local_fairness(local, digits))
+                all_grids.append(_local_fairness(local, digits))
     curve = [s for s in summaries if s.setting == "clients"]
-    return [*made, _by_clients(curve, digits)] if curve else made
+    return [*all_grids, _by_clients(curve, digits)] if curve else all_grids
 
 
 def _performance(number: int, chosen: Sequence[PaperSummary], digits: int) -> Grid:
@@ -130,10 +132,10 @@ def _local_fairness(chosen: Sequence[PaperSummary], digits: int) -> Grid:
     """Table 2 for one data set: the risk difference of each client group of the test set."""
     lines = []
     for s in chosen:
-        told = s.paper.client_risk_differences if s.paper else ()
+        reported = s.paper.client_risk_differences if s.paper else ()
         cells = [s.method]
         for k, spread in enumerate(s.client_risk_differences):
-            cells += [spread.text(digits), f"{told[k]:.{digits}f}" if told else ""]
+            cells += [spread.text(digits), f"{reported[k]:.{digits}f}" if reported else ""]
         names = ("test_risk_difference", "paper test_risk_difference", "test_accuracy")
         lines.append((*cells, *(_cell(s, name, digits) for name in (*names, "majority_rate"))))
     groups = range(1, len(chosen[0].client_risk_differences) + 1)
@@ -150,9 +152,9 @@ def _local_fairness(chosen: Sequence[PaperSummary], digits: int) -> Grid:
 def _by_clients(curve: Sequence[PaperSummary], digits: int) -> Grid:
     """Figure 3 in numbers: a line per number of clients, a column per method."""
     methods = list(dict.fromkeys(s.method for s in curve))
-    found = {(s.clients, s.method): s["test_accuracy"].text(digits) for s in curve}
+    texts = {(s.clients, s.method): s["test_accuracy"].text(digits) for s in curve}
     counts = sorted({s.clients for s in curve})
-    lines = tuple((str(p), *(found.get((p, m), "none") for m in methods)) for p in counts)
+    lines = tuple((str(p), *(texts.get((p, m), "none") for m in methods)) for p in counts)
     title = _title("Figure 3", "test accuracy by number of clients", curve)
     return Grid(title, _note(curve), ("clients", *methods), lines)
 
@@ -161,8 +163,8 @@ def _cell(s: PaperSummary, name: str, digits: int) -> str:
     """A number of ours, or after the word 'paper' the paper's, empty where it gives none."""
     if not name.startswith("paper "):
         return s[name].text(digits)
-    told = getattr(s.paper, name.removeprefix("paper "), None)
-    return "" if told is None else f"{told:.{digits}f}"
+    reported_value = getattr(s.paper, name.removeprefix("paper "), None)
+    return "" if reported_value is None else f"{reported_value:.{digits}f}"
 
 
 def _title(what: str, about: str, chosen: Sequence[PaperSummary]) -> str:

@@ -37,8 +37,8 @@ class Distinct:
     @classmethod
     def of(cls, columns: Sequence[np.ndarray], weights: np.ndarray | None) -> Distinct:
         """The rows that differ in one of the columns, (n,) each; rows with weights are all taken."""
-        found = None if weights is not None or not len(columns[0]) else kinds_of(columns, FEW)
-        return cls(None, weights) if found is None else cls(*found)
+        kinds = None if weights is not None or not len(columns[0]) else kinds_of(columns, FEW)
+        return cls(None, weights) if kinds is None else cls(*kinds)
 
     def take(self, values: np.ndarray) -> np.ndarray:
         """Values of every row, (..., n), as values of every kind."""

@@ -58,38 +58,38 @@ def _products(
     return numbers, weighed(v.copy(), bits, weights)
 
 
-def slope(rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+def gradient_of(rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
     """sum v x, (D,), of products on a grid of 2^-bits, less the numbers' exponents."""
-    numbers, own = _products(rows, v, bits, weights)
-    found = np.empty(len(rows.others) + len(rows.at))
-    found[rows.others], found[rows.at] = numbers.sum(axis=1), totals(rows.hot, own)
-    return found
+    numbers, products = _products(rows, v, bits, weights)
+    forest = np.empty(len(rows.others) + len(rows.at))
+    forest[rows.others], forest[rows.at] = numbers.sum(axis=1), totals(rows.hot, products)
+    return forest
 
 
-def curvature(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+def hessian_of(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
     """sum h x x^T, (D, D), exactly, on a grid of 2^-bits less the numbers' exponents.
 
     Both h and the numbers are rounded first, so that it is positive semidefinite whatever the rows' number leaves of
     the bits; a number's diagonal has room for what rounding may have taken off it.
     """
-    x, own, room = _coarse(rows, h, bits, weights)
-    numbers = x * own
-    found = np.empty((len(rows.others) + len(rows.at),) * 2)
-    found[rows.others[:, None], rows.others] = x @ numbers.T + np.diag(room)
-    found[rows.at[:, None], rows.at] = gram(rows.hot, own)
+    x, products, room = _coarse(rows, h, bits, weights)
+    numbers = x * products
+    forest = np.empty((len(rows.others) + len(rows.at),) * 2)
+    forest[rows.others[:, None], rows.others] = x @ numbers.T + np.diag(room)
+    forest[rows.at[:, None], rows.at] = gram(rows.hot, products)
     between = np.array([totals(rows.hot, column) for column in numbers])
-    found[rows.others[:, None], rows.at] = between
-    found[rows.at[:, None], rows.others] = between.T
-    return found
+    forest[rows.others[:, None], rows.at] = between
+    forest[rows.at[:, None], rows.others] = between.T
+    return forest
 
 
 def diagonal(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
     """The diagonal of ``curvature``, (D,)."""
-    x, own, room = _coarse(rows, h, bits, weights)
-    found = np.empty(len(rows.others) + len(rows.at))
-    found[rows.others] = np.einsum("kn,n->k", x * x, own) + room
-    found[rows.at] = totals(rows.hot, own)
-    return found
+    x, products, room = _coarse(rows, h, bits, weights)
+    forest = np.empty(len(rows.others) + len(rows.at))
+    forest[rows.others] = np.einsum("kn,n->k", x * x, products) + room
+    forest[rows.at] = totals(rows.hot, products)
+    return forest
 
 
 def _coarse(

@@ -20,16 +20,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agnosticfair.client.client import Client, cells_of
+from agnosticfair.client.client import Client, strata_of
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.stream import summed
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError, needing
 from agnosticfair.mathematics.basis import KINDS, Basis, support, width
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, named, of_fair, of_loss, row_values
+from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, fields_of, of_fair, of_loss, row_values
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Sums, Task
+from agnosticfair.protocol.requests import Sums, Task
 
 CHUNK = 1024
 """Rows that are worked on at a time: K for them stays in a core's cache, and float32 adds up that many
@@ -48,13 +48,13 @@ class Rows32:
 
 
 @dataclass(frozen=True)
-class Question32:
-    """A round's question as arrays.  W: (d + 2, M), Z W are the exponents of K.  own: another W for the
+class Request32:
+    """A round's request as arrays.  W: (d + 2, M), Z W are the exponents of K.  loss_kernels: another W for the
     loss, where its kernels are not the first of the fairness adversary's.  alpha: (M_L,).  C: (G, M + 1).
     """
 
     W: Any
-    own: Any
+    loss_kernels: Any
     w: Any
     alpha: Any
     C: Any
@@ -76,36 +76,38 @@ def exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
     return make(basis, centres, d)
 
 
-def question(task: Task, asked: Sums, key: str) -> Question32:
+def request32(task: Task, request: Sums, key: str) -> Request32:
     """What is asked of the client of that key."""
-    d = len(asked.w) - 1
+    d = len(request.w) - 1
     own_L, own_F = (support(basis, key, task.clients) for basis in (task.basis, task.fair_basis))
     W_L, W = (exponents(basis, task.centres, d) for basis in (task.basis, task.fair_basis))
     shared = W_L.shape[1] <= W.shape[1] and np.array_equal(W_L, W[:, : W_L.shape[1]])
-    own = None if shared else W_L
-    C = np.hstack([asked.C[:, own_F], asked.C[:, -1:]])
-    found = Question32(W, own, asked.w, asked.alpha[own_L], C, asked.share, asked.surrogate)
-    return moved(found, lambda v: v.astype(np.float32))
+    loss_kernels = None if shared else W_L
+    C = np.hstack([request.C[:, own_F], request.C[:, -1:]])
+    request32 = Request32(
+        W, loss_kernels, request.w, request.alpha[own_L], C, request.share, request.surrogate
+    )
+    return moved(request32, lambda v: v.astype(np.float32))
 
 
 def moved(value: Any, move: Any) -> Any:
     """A dataclass with ``move`` applied to its arrays."""
-    own = {f.name: getattr(value, f.name) for f in fields(value)}
-    return replace(value, **{k: move(v) for k, v in own.items() if isinstance(v, np.ndarray)})
+    values = {f.name: getattr(value, f.name) for f in fields(value)}
+    return replace(value, **{k: move(v) for k, v in values.items() if isinstance(v, np.ndarray)})
 
 
 def encoded32(
-    encoding: Encoding, table: Table, y: np.ndarray, s: np.ndarray, cells: int, who: str
+    encoding: Encoding, table: Table, y: np.ndarray, s: np.ndarray, strata: int, who: str
 ) -> Rows32:
     """The rows of a table, with labels y and cells s, as float32, column by column, sorted by cell."""
-    order = np.argsort(s.astype(np.min_scalar_type(cells)), kind="stable")
+    order = np.argsort(s.astype(np.min_scalar_type(strata)), kind="stable")
     Z = np.empty((encoding.width + 2, len(table)), np.float32)
     encode(encoding, table, who, Z[:-2].T)
     Z[-2] = 1.0
     Z = np.take(Z, order, axis=1)
     np.einsum("ji,ji->i", Z[:-2], Z[:-2], out=Z[-1])
     Z[-1] /= -2
-    starts = np.searchsorted(s[order], np.arange(cells + 1))
+    starts = np.searchsorted(s[order], np.arange(strata + 1))
     weights = None if table.weights is None else table.weights[order].astype(np.float32)
     return Rows32(Z.T, y[order].astype(np.float32), starts, weights)
 
@@ -157,15 +159,15 @@ class Shelf:
         return Rows32(block[:width].T, block[width], starts, weights)
 
 
-def chunk_sums(xp: Any, q: Question32, j: int, z: Any, y: Any, weights: Any) -> tuple[Any, ...]:
+def chunk_sums(xp: Any, q: Request32, j: int, z: Any, y: Any, weights: Any) -> tuple[Any, ...]:
     """Sums over rows z (..., c, d + 2) of cell j, in float32, as ``mathematics.sums`` states them:
     ``of_loss``^T K_L, ``of_fair``^T K, the same with K = 1, H and the rows decided rightly."""
     x = z[..., :-1]
     v = row_values(x @ q.w, y, q.surrogate, xp)
     K = _exp(xp, z @ q.W)
-    k_L = K[..., : len(q.alpha)] if q.own is None else _exp(xp, z @ q.own)
-    h = (1.0 - q.share + q.share * (k_L @ q.alpha)) * v.curve
-    h = h + (K @ q.C[j, :-1] + q.C[j, -1]) * v.g_curve
+    k_L = K[..., : len(q.alpha)] if q.loss_kernels is None else _exp(xp, z @ q.loss_kernels)
+    h = (1.0 - q.share + q.share * (k_L @ q.alpha)) * v.hessian
+    h = h + (K @ q.C[j, :-1] + q.C[j, -1]) * v.g_hessian
     V_L = _columns(xp, *of_loss(v), x, weights)
     V = _columns(xp, *of_fair(v), x, weights)
     H = _columns(xp, (), h, x, weights)
@@ -178,9 +180,9 @@ def _exp(xp: Any, v: Any) -> Any:
     return xp.exp(v, out=v)
 
 
-def _columns(xp: Any, first: tuple[Any, ...], slope: Any, x: Any, weights: Any) -> Any:
-    """(first, slope x), (..., c, k), times the rows' weights."""
-    V = x * slope[..., None]
+def _columns(xp: Any, first: tuple[Any, ...], gradient: Any, x: Any, weights: Any) -> Any:
+    """(first, gradient x), (..., c, k), times the rows' weights."""
+    V = x * gradient[..., None]
     if first:
         V = xp.concatenate([v[..., None] for v in first] + [V], axis=-1)
     if weights is not None:
@@ -188,7 +190,7 @@ def _columns(xp: Any, first: tuple[Any, ...], slope: Any, x: Any, weights: Any) 
     return V
 
 
-def add_up(rows: Rows32, q: Question32) -> tuple[np.ndarray, ...]:
+def add_up(rows: Rows32, q: Request32) -> tuple[np.ndarray, ...]:
     """``chunk_sums`` over all rows, added up in float64, on the CPU; of_F and its plain sums per cell."""
     D, G = len(q.w), len(rows.starts) - 1
     M, M_L = q.W.shape[1], len(q.alpha)
@@ -198,23 +200,23 @@ def add_up(rows: Rows32, q: Question32) -> tuple[np.ndarray, ...]:
     for j in range(G):
         totals = (of_L, of_F[j], plain_L, plain_F[j], H, correct)
         for first in range(rows.starts[j], rows.starts[j + 1], CHUNK):
-            part = slice(first, min(first + CHUNK, rows.starts[j + 1]))
-            weights = None if rows.weights is None else rows.weights[part]
-            found = chunk_sums(np, q, j, rows.Z[part], rows.y[part], weights)
-            for total, some in zip(totals, found, strict=True):
+            chunk = slice(first, min(first + CHUNK, rows.starts[j + 1]))
+            weights = None if rows.weights is None else rows.weights[chunk]
+            sums_here = chunk_sums(np, q, j, rows.Z[chunk], rows.y[chunk], weights)
+            for total, some in zip(totals, sums_here, strict=True):
                 total += some
     return of_L, of_F, plain_L, plain_F, H, correct
 
 
-def whole(found: tuple[np.ndarray, ...], task: Task, key: str) -> dict[str, np.ndarray]:
+def whole(sums: tuple[np.ndarray, ...], task: Task, key: str) -> dict[str, np.ndarray]:
     """The sums by name, over the kernels of all clients, as ``mathematics.sums`` has them."""
-    own_L, own_F, plain, uniform, H, correct = found
+    own_L, own_F, plain, uniform, H, correct = sums
     L, F = task.basis, task.fair_basis
     of_L, of_F = (support(basis, key, task.clients) for basis in (L, F))
     by_loss = np.zeros((width(L, task.clients), len(plain)))
     by_fair = np.zeros((len(own_F), width(F, task.clients) + 1, uniform.shape[1]))
     by_loss[of_L], by_fair[:, of_F], by_fair[:, -1] = own_L.T, own_F.swapaxes(1, 2), uniform
-    return named(plain, by_loss, by_fair, H, correct)
+    return fields_of(plain, by_loss, by_fair, H, correct)
 
 
 def batches(client: Client, task: Task) -> list[Callable[[], Rows32]]:
@@ -228,27 +230,27 @@ def batches(client: Client, task: Task) -> list[Callable[[], Rows32]]:
     shelf = Shelf() if client.table.streamed else None
 
     def keep(table: Table) -> list[Callable[[], Rows32]]:
-        y, s = table.labels(task.positive), cells_of(client, table, task)
-        rows = encoded32(task.encoding, table, y, s, task.cells, client.who)
+        y, s = table.labels(task.positive), strata_of(client, table, task)
+        rows = encoded32(task.encoding, table, y, s, task.strata, client.who)
         return [(lambda: rows) if shelf is None else shelf.put(rows)]
 
-    found = client.table.added_up(keep, client.threads)
+    message = client.table.added_up(keep, client.threads)
     if client.device is None:
-        return found
-    there = on_device(client.device).load(found, client.device)
+        return message
+    there = on_device(client.device).load(message, client.device)
     return [lambda: there]
 
 
 def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
     """What ``mathematics.sums`` states, the batches added in their order."""
     task = broadcast.task
-    q = question(task, broadcast.asked, client.key)
+    q = request32(task, broadcast.request, client.key)
     of_rows = add_up if client.device is None else on_device(client.device).add_up
 
     def of_batch(rows: Callable[[], Rows32]) -> Reply:
         return Reply(broadcast.round, whole(of_rows(rows(), q), task, client.key))
 
-    return summed(of_batch, client.kept(task, batches), client.threads)
+    return summed(of_batch, client.cached(task, batches), client.threads)
 
 
 class Device(Protocol):
@@ -256,7 +258,7 @@ class Device(Protocol):
 
     def load(self, batches: Sequence[Callable[[], Rows32]], name: str) -> Rows32: ...
 
-    def add_up(self, rows: Rows32, q: Question32) -> tuple[np.ndarray, ...]: ...
+    def add_up(self, rows: Rows32, q: Request32) -> tuple[np.ndarray, ...]: ...
 
 
 def on_device(name: str) -> Device:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.data.binning import cell_counts, value_counts
+from agnosticfair.data.binning import fine_bin_counts, value_counts
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError
@@ -20,8 +20,8 @@ from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
 from agnosticfair.mathematics.walking import CodedRows, Walk, finished_trees, level_sums
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Task
-from agnosticfair.protocol.trees import Cells, Level
+from agnosticfair.protocol.requests import Task
+from agnosticfair.protocol.trees import FineCounts, Level
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,23 @@ class RowsInTrees:
     walk: Walk
 
 
-def cells(client: Client, broadcast: Broadcast[Cells]) -> Reply:
+def fine_bins(client: Client, broadcast: Broadcast[FineCounts]) -> Reply:
     """How numbers lie between the cuts, and how many rows have each category."""
-    encoding, cuts = broadcast.task.encoding, broadcast.asked.cuts
-    counts = cell_counts(encoding, client.rows, cuts, client.who)
-    sums = {"cell_counts": counts, "value_counts": value_counts(encoding, client.rows)}
+    encoding, cuts = broadcast.task.encoding, broadcast.request.cuts
+    counts = fine_bin_counts(encoding, client.rows, cuts, client.who)
+    sums = {"stratum_counts": counts, "value_counts": value_counts(encoding, client.rows)}
     return Reply(broadcast.round, sums)
 
 
-def prepared(client: Client, task: Task, key: bytes, *, asked: Level) -> RowsInTrees:
+def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> RowsInTrees:
     """The rows as codes, read batch by batch where they are streamed.  key: what of the request they hang on."""
-    binning = asked.binning
+    binning = request.binning
 
     def piece(table: Table) -> list[tuple[np.ndarray, ...]]:
-        t, counts = targets(asked.heads, table.labels(task.positive), table.sensitive_features)
+        t, counts = targets(request.heads, table.labels(task.positive), table.sensitive_features)
         fold = (
-            folds_by_features(table, asked.folds, asked.seed)
-            if asked.folds
+            folds_by_features(table, request.folds, request.seed)
+            if request.folds
             else np.zeros(len(table))
         )
         weights = np.ones(len(table)) if table.weights is None else table.weights
@@ -63,26 +63,28 @@ def prepared(client: Client, task: Task, key: bytes, *, asked: Level) -> RowsInT
     weighed = None if (weights == 1).all() else weights[0]
     bits = min(GRADIENT_BITS, base_bits(task.n))
     codes = np.ascontiguousarray(columns.T)
-    rows = CodedRows(codes, columns, t, counts, fold[0], asked.folds, weighed, bits)
+    rows = CodedRows(codes, columns, t, counts, fold[0], request.folds, weighed, bits)
     return RowsInTrees(rows, binning.bins(task.encoding), Walk())
 
 
 def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
     """The histograms of the nodes that are asked for; where trees begin, the loss out of fold."""
-    task, asked = broadcast.task, broadcast.asked
-    key = asked.binning.key + repr((asked.heads, asked.folds, asked.seed)).encode()
-    own = client.kept(task, prepared, key, asked=asked)
+    task, request = broadcast.task, broadcast.request
+    key = request.binning.key + repr((request.heads, request.folds, request.seed)).encode()
+    prepared_rows = client.cached(task, prepared, key, request=request)
     try:
-        done = finished_trees(own.walk, asked.forests, own.bins)
-        now = unpack(from_numbers(asked.growing), own.bins)
-        models = len(asked.heads) * (asked.folds + 1)
-        count = asked.count.astype(int)
-        if len(done) != models or len(now) != models or not _inside(count, models, asked.level):
+        done = finished_trees(prepared_rows.walk, request.forests, prepared_rows.bins)
+        now = unpack(from_numbers(request.growing), prepared_rows.bins)
+        models = len(request.heads) * (request.folds + 1)
+        count = request.count.astype(int)
+        if len(done) != models or len(now) != models or not _inside(count, models, request.level):
             raise ValueError("it counts nodes that are not of its models")
     except ValueError as problem:
         raise FederationError(f"the request for a level of trees is damaged: {problem}") from None
     forests = list(zip(done, now, strict=True))
-    sums = level_sums(own.walk, own.rows, own.bins, forests, asked.level, count)
+    sums = level_sums(
+        prepared_rows.walk, prepared_rows.rows, prepared_rows.bins, forests, request.level, count
+    )
     return Reply(broadcast.round, {"hist": sums["hist"], "tree_loss": sums["loss"]})
 
 

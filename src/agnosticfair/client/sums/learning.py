@@ -9,7 +9,7 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.sums.distinct import Distinct
-from agnosticfair.client.sums.features import Features, curvature, diagonal, slope, weighed
+from agnosticfair.client.sums.features import Features, diagonal, gradient_of, hessian_of, weighed
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.learners.heads import Head, targets
 from agnosticfair.learners.linear import compact
@@ -18,7 +18,7 @@ from agnosticfair.mathematics.linear import log_loss, sigmoid
 from agnosticfair.protocol.estimates import Learn, hessian_numbers
 from agnosticfair.protocol.grid import base_bits, exponents
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.requests import Task
 
 COMBINED = 600
 """Combinations of a block of crossed columns."""
@@ -64,42 +64,42 @@ def prepared(client: Client, task: Task, heads: tuple[Head, ...], folds: int, se
 
 def scores(x: Features, w: np.ndarray) -> np.ndarray:
     """w.x of every row, (k, n).  w: (k, D).  Weights and numbers lie on grids, so that it is exact in any order."""
-    found = np.zeros((len(w), x.numbers.shape[1]))
+    scores_here = np.zeros((len(w), x.numbers.shape[1]))
     for j, column in zip(x.others, x.numbers, strict=True):
-        found += w[:, j, None] * column
+        scores_here += w[:, j, None] * column
     columns = x.at[x.hot.order]
     for block in x.hot.blocks:
-        table = w[:, columns[block.own]] @ block.hot.T
+        table = w[:, columns[block.axes_slice]] @ block.hot.T
         for k in range(len(w)):
-            found[k] += table[k].take(block.codes)
-    return found
+            scores_here[k] += table[k].take(block.codes)
+    return scores_here
 
 
 def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
     """Loss, gradient and, where it is asked for, Hessian of every head."""
-    task, asked = broadcast.task, broadcast.asked
-    rows = client.kept(task, prepared, asked.heads, asked.folds, asked.seed)
+    task, request = broadcast.task, broadcast.request
+    rows = client.cached(task, prepared, request.heads, request.folds, request.seed)
     x, weights = rows.x, rows.weights
-    models, H, D = asked.w.shape
+    models, H, D = request.w.shape
     bits = base_bits(task.n)
     loss, mass, held_out = np.zeros((models, H)), np.zeros((models, H)), np.zeros(H)
     gradient, hessian = np.zeros((models, H, D)), np.zeros((H, hessian_numbers(H, D)))
     ones = weighed(np.ones((1, len(rows.fold))), bits, weights, axis=1)[0]
     for f in range(models):
         outside = rows.fold != f
-        Z = scores(x, asked.w[f])
+        Z = scores(x, request.w[f])
         for h in range(H):
-            counts = rows.counts[h] & outside if f < asked.folds else rows.counts[h]
+            counts = rows.counts[h] & outside if f < request.folds else rows.counts[h]
             p = sigmoid(Z[h])
-            own = weighed(log_loss(Z[h], rows.t[h]), bits, weights)
-            loss[f, h], mass[f, h] = own[counts].sum(), ones[counts].sum()
-            held_out[h] += own[rows.counts[h] & ~outside].sum()
-            gradient[f, h] = slope(x, (p - rows.t[h]) * counts, bits, weights)
-            if asked.hessian and f == models - 1:
+            losses = weighed(log_loss(Z[h], rows.t[h]), bits, weights)
+            loss[f, h], mass[f, h] = losses[counts].sum(), ones[counts].sum()
+            held_out[h] += losses[rows.counts[h] & ~outside].sum()
+            gradient[f, h] = gradient_of(x, (p - rows.t[h]) * counts, bits, weights)
+            if request.hessian and f == models - 1:
                 of_head = p * (1 - p) * counts, bits, weights
                 full = hessian.shape[1] > D
                 hessian[h] = (
-                    curvature(x, *of_head)[np.tril_indices(D)] if full else diagonal(x, *of_head)
+                    hessian_of(x, *of_head)[np.tril_indices(D)] if full else diagonal(x, *of_head)
                 )
-    found = {"head_loss": loss, "head_mass": mass, "head_gradient": gradient, "held_out": held_out}
-    return Reply(broadcast.round, found | ({"head_hessian": hessian} if asked.hessian else {}))
+    fields = {"head_loss": loss, "head_mass": mass, "head_gradient": gradient, "held_out": held_out}
+    return Reply(broadcast.round, fields | ({"head_hessian": hessian} if request.hessian else {}))

@@ -13,16 +13,16 @@ from agnosticfair.client.estimates import codes, crossed, probabilities, strata
 from agnosticfair.client.sums.distinct import Distinct
 from agnosticfair.learners.kernels import KERNEL_BITS, Kernels, weights
 from agnosticfair.mathematics.crossed import Crossed, Entries, cross, entries, sums_at, weighed_at
-from agnosticfair.mathematics.parts import Part, Places, members, sizes_of
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
+from agnosticfair.mathematics.subgroups import Places, Subgroup, members, sizes_of
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import ProgramSums
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.requests import Task
 
 
 @dataclass(frozen=True)
-class Subgroups:
+class Memberships:
     """Membership of subgroups, and overall, as weight functions (``scores.Weights``) that are never written out.
 
     Parameters
@@ -31,7 +31,7 @@ class Subgroups:
         Every row's value on every axis.
     crossed : Crossed
         The same.
-    parts : list of Part
+    subgroups : list of Subgroup
         The subgroups.
     at : Places
         Where they stand among all pairs of values.
@@ -39,12 +39,12 @@ class Subgroups:
 
     codes: np.ndarray
     crossed: Crossed
-    parts: list[Part]
+    subgroups: list[Subgroup]
     at: Places
 
     @property
     def size(self) -> int:
-        return len(self.parts) + 1
+        return len(self.subgroups) + 1
 
     @cached_property
     def entries(self) -> tuple[Entries, ...]:
@@ -58,78 +58,80 @@ class Subgroups:
 
         if not len(self.at.deep):
             return None
-        inside = [members(self.codes.T, self.parts[m]) for m in self.at.deep.tolist()]
+        inside = [members(self.codes.T, self.subgroups[m]) for m in self.at.deep.tolist()]
         return sparse.csr_matrix(np.array(inside, float))
 
     def weigh(self, a: np.ndarray) -> np.ndarray:
         shallow = a[self.at.shallow]
-        found = weighed_at(self.crossed, self.entries, shallow, self.codes.shape[1]) + a[-1]
-        return found if self.deep is None else found + a[self.at.deep] @ self.deep
+        weights = weighed_at(self.crossed, self.entries, shallow, self.codes.shape[1]) + a[-1]
+        return weights if self.deep is None else weights + a[self.at.deep] @ self.deep
 
     def add(self, V: np.ndarray) -> np.ndarray:
-        found = np.empty((len(V), self.size))
+        forest = np.empty((len(V), self.size))
         shallow = self.at.shallow
-        found[:, shallow] = sums_at(self.crossed, self.entries, V, len(shallow))
+        forest[:, shallow] = sums_at(self.crossed, self.entries, V, len(shallow))
         if self.deep is not None:
-            found[:, self.at.deep] = (self.deep @ V.T).T
-        found[:, -1] = V.sum(axis=1)
-        return found
+            forest[:, self.at.deep] = (self.deep @ V.T).T
+        forest[:, -1] = V.sum(axis=1)
+        return forest
 
     def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        own, masks = self.codes[:, rows], dict[tuple[int, int], np.ndarray]()
-        found = np.ones((len(which), len(rows)), bool)
+        codes, masks = self.codes[:, rows], dict[tuple[int, int], np.ndarray]()
+        inside = np.ones((len(which), len(rows)), bool)
         for row, k in enumerate(which.tolist()):
-            for value in () if k == len(self.parts) else self.parts[k]:
+            for value in () if k == len(self.subgroups) else self.subgroups[k]:
                 if value not in masks:
-                    masks[value] = own[value[0]] == value[1]
-                found[row] &= masks[value]
-        return found
+                    masks[value] = codes[value[0]] == value[1]
+                inside[row] &= masks[value]
+        return inside
 
 
 def distinct(client: Client, task: Task) -> Distinct:
     """The rows that differ in label, subgroups or estimates; for ``client.kept``."""
-    if task.named is None:
+    if task.subgroups is None:
         return Distinct(None, client.rows.weights)
-    seen = [*client.kept(task, codes).T, *client.kept(task, probabilities)]
+    seen = [*client.cached(task, codes).T, *client.cached(task, probabilities)]
     return Distinct.of([*seen, client.rows.labels(task.positive)], client.rows.weights)
 
 
-def subgroups_of(client: Client, task: Task, rows: Distinct) -> Subgroups:
+def subgroups_of(client: Client, task: Task, rows: Distinct) -> Memberships:
     """The task's subgroups of these rows."""
-    assert task.named is not None
-    axes, parts = task.named.agreed
-    own = np.ascontiguousarray(rows.take(client.kept(task, codes).T))
-    whole = client.kept(task, crossed) if rows.first is None else cross(own.T, sizes_of(axes))
-    return Subgroups(own, whole, parts, task.named.places)
+    assert task.subgroups is not None
+    axes, subgroups = task.subgroups.agreed
+    codes_here = np.ascontiguousarray(rows.take(client.cached(task, codes).T))
+    whole = (
+        client.cached(task, crossed) if rows.first is None else cross(codes_here.T, sizes_of(axes))
+    )
+    return Memberships(codes_here, whole, subgroups, task.subgroups.places)
 
 
 def weight_functions(client: Client, task: Task) -> Weights:
     """The task's weight functions of the distinct rows: subgroups, or clients or kernels, overall last; for
     ``client.kept``."""
-    if task.named is not None:
-        return subgroups_of(client, task, client.kept(task, distinct))
+    if task.subgroups is not None:
+        return subgroups_of(client, task, client.cached(task, distinct))
     ones = np.ones((len(client.rows), 1))
     if task.fair_basis.kind == "constant":
         return Dense(ones)
     kernels = Kernels(task.fair_basis, task.clients, task.centres)
-    own = weights(kernels, task.encoding, client.rows, client.who, client.key)
-    return Dense(np.hstack([own, ones]))
+    kernel_weights = weights(kernels, task.encoding, client.rows, client.who, client.key)
+    return Dense(np.hstack([kernel_weights, ones]))
 
 
-def estimated(client: Client, task: Task, prices: tuple[float, float]) -> Estimated:
+def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> Estimated:
     """What is estimated of the distinct rows; for ``client.kept``."""
-    rows = client.kept(task, distinct)
-    eta = client.kept(task, probabilities)[0]
-    pi = client.kept(task, strata)
-    return Estimated(utility(rows.take(eta), prices), rows.take(pi), rows.weights)
+    rows = client.cached(task, distinct)
+    eta = client.cached(task, probabilities)[0]
+    pi = client.cached(task, strata)
+    return Estimated(utility(rows.take(eta), error_costs), rows.take(pi), rows.weights)
 
 
 def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
     """What ``scores.evaluate`` states, over the client's rows."""
-    task, asked = broadcast.task, broadcast.asked
-    false_positive, false_negative = asked.prices
-    b = client.kept(task, weight_functions)
-    rows = client.kept(task, estimated, (false_positive, false_negative))
-    bits = base_bits(task.n) - (0 if isinstance(b, Subgroups) else KERNEL_BITS)
-    y = client.kept(task, distinct).take(client.rows.labels(task.positive))
-    return Reply(broadcast.round, evaluate(rows, b, y, asked.points(), task.n, bits))
+    task, request = broadcast.task, broadcast.request
+    false_positive, false_negative = request.error_costs
+    b = client.cached(task, weight_functions)
+    rows = client.cached(task, estimated, (false_positive, false_negative))
+    bits = base_bits(task.n) - (0 if isinstance(b, Memberships) else KERNEL_BITS)
+    y = client.cached(task, distinct).take(client.rows.labels(task.positive))
+    return Reply(broadcast.round, evaluate(rows, b, y, request.points(), task.n, bits))

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from agnosticfair.client.sums.float32 import CHUNK, Question32, Rows32, chunk_sums, moved
+from agnosticfair.client.sums.float32 import CHUNK, Request32, Rows32, chunk_sums, moved
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS
 
-MOST = 1 << 18
+MAX_CHUNK = 1 << 18
 """Rows whose kernels exist at a time; halved where the device has no room for them."""
 
-LEAST = CHUNK
+MIN_CHUNK = CHUNK
 
 
 def device_of(name: str) -> torch.device:
@@ -56,30 +56,30 @@ def load(batches: Sequence[Callable[[], Rows32]], name: str) -> Rows32:
         for batch, place in zip(batches, places, strict=True):
             rows = batch()
             for j, at in enumerate(place):
-                part = slice(rows.starts[j], rows.starts[j + 1])
-                into = slice(at, at + part.stop - part.start)
-                Z[into] = torch.from_numpy(np.ascontiguousarray(rows.Z[part])).to(device)
-                y[into] = torch.from_numpy(rows.y[part]).to(device)
+                rows_here = slice(rows.starts[j], rows.starts[j + 1])
+                into = slice(at, at + rows_here.stop - rows_here.start)
+                Z[into] = torch.from_numpy(np.ascontiguousarray(rows.Z[rows_here])).to(device)
+                y[into] = torch.from_numpy(rows.y[rows_here]).to(device)
                 if weights is not None:
-                    weights[into] = torch.from_numpy(rows.weights[part]).to(device)
+                    weights[into] = torch.from_numpy(rows.weights[rows_here]).to(device)
     return Rows32(Z, y, starts, weights)
 
 
 @torch.inference_mode()
-def add_up(rows: Rows32, q: Question32) -> tuple[np.ndarray, ...]:
+def add_up(rows: Rows32, q: Request32) -> tuple[np.ndarray, ...]:
     """``float32.add_up`` on the rows' device."""
-    most = MOST
+    size = MAX_CHUNK
     while True:
         try:
-            asked = moved(q, lambda v: torch.from_numpy(v).to(rows.Z.device))
-            return plain(rows, asked, most)
+            request = moved(q, lambda v: torch.from_numpy(v).to(rows.Z.device))
+            return plain(rows, request, size)
         except RuntimeError as error:
             if not is_full(error):
                 raise
-            most //= 2
-            if most < LEAST:
+            size //= 2
+            if size < MIN_CHUNK:
                 raise SettingsError(
-                    f"{rows.Z.device} has no room for the kernels of {LEAST} rows: end other programs "
+                    f"{rows.Z.device} has no room for the kernels of {MIN_CHUNK} rows: end other programs "
                     "on it, take fewer kernels, or name device 'cpu'"
                 ) from None
             torch.cuda.empty_cache()
@@ -107,9 +107,9 @@ def room_for(what: str, remedy: str) -> Iterator[None]:
 
 
 def plain(
-    rows: Rows32, q: Question32, most: int = MOST, work: Callable[..., Any] = chunk_sums
+    rows: Rows32, q: Request32, chunk_size: int = MAX_CHUNK, work: Callable[..., Any] = chunk_sums
 ) -> tuple[np.ndarray, ...]:
-    """``chunk_sums`` over all rows, ``most`` at a time as a stack of CHUNK each, added up in float64."""
+    """``chunk_sums`` over all rows, ``chunk_size`` at a time as a stack of CHUNK each, added up in float64."""
     D, G = len(q.w), len(rows.starts) - 1
     new = {"dtype": torch.float64, "device": rows.Z.device}
     M, M_L = q.W.shape[1], len(q.alpha)
@@ -120,16 +120,16 @@ def plain(
     for j in range(G):
         first, last = int(rows.starts[j]), int(rows.starts[j + 1])
         while first < last:
-            size = min(most, last - first)
+            size = min(chunk_size, last - first)
             size = size // CHUNK * CHUNK or size
             stack = (-1, min(CHUNK, size))
 
-            def part(v: Any, first: int = first, size: int = size, stack: Any = stack) -> Any:
+            def piece(v: Any, first: int = first, size: int = size, stack: Any = stack) -> Any:
                 return None if v is None else v[first : first + size].reshape(*stack, *v.shape[1:])
 
-            found = work(torch, q, j, part(rows.Z), part(rows.y), part(rows.weights))
+            sums_here = work(torch, q, j, piece(rows.Z), piece(rows.y), piece(rows.weights))
             for total, some in zip(
-                (of_L, of_F[j], plain_L, plain_F[j], H, correct), found, strict=True
+                (of_L, of_F[j], plain_L, plain_F[j], H, correct), sums_here, strict=True
             ):
                 total += some.sum(0, dtype=torch.float64)
             first += size

@@ -1,4 +1,4 @@
-"""Engines carry questions to clients and answers back. They know nothing of algorithms."""
+"""Engines carry requests to clients and answers back. They know nothing of algorithms."""
 
 from agnosticfair.protocol.engines.seam import Engine, Failure
 

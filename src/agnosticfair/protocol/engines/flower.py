@@ -1,4 +1,4 @@
-"""Clients at sites, asked through Flower's message API: one message per client and question.
+"""Clients at sites, asked through Flower's message API: one message per client and request.
 
 A node's id is random, so a site is known by the name that its key is registered by; a node
 without one, which needs no authentication, is asked for it (``HELLO``). Contents are this package's
@@ -27,7 +27,7 @@ PATIENCE = 3600.0
 FRESH = 1.0
 """Seconds between two looks for who is connected, and since when."""
 
-MOST_ABOUT = 20_000
+MAX_ABOUT = 20_000
 """Characters that a site may say of itself."""
 
 LOOK = 4.0
@@ -43,8 +43,8 @@ def away(key: str) -> str:
 class FlowerEngine:
     """sites: the keys that must take part.  pause: seconds between two looks for replies.  why: what keeps
     a site from answering, as far as the coordinator can know.  notice: is told of sites that are waited
-    for, with the cause, whenever that changes.  traffic: per question and site, the bytes.  twice: the sites
-    that gave more than one answer to a question, of which one counts.  rows: each site's keyed digest of
+    for, with the cause, whenever that changes.  traffic: per request and site, the bytes.  twice: the sites
+    that gave more than one answer to a request, of which one counts.  rows: each site's keyed digest of
     its rows, which must stay as in its first answer."""
 
     grid: Grid
@@ -66,9 +66,9 @@ class FlowerEngine:
         content = b"" if payload is None else pack(payload)
         self._keys = {node: key for node, key in self._keys.items() if key}
         waiting: dict[str, str] = {}
-        asked: dict[str, tuple[int, str]] = {}
+        sent: dict[str, tuple[int, str]] = {}
         answers: dict[str, Any] = {}
-        told: dict[str, str] = {}
+        causes: dict[str, str] = {}
         look = time.monotonic() + LOOK
         nodes, fresh = self._nodes(end), time.monotonic() + FRESH
         while len(answers) < len(keys) and time.monotonic() < end:
@@ -76,9 +76,9 @@ class FlowerEngine:
                 nodes, fresh = self._nodes(end), time.monotonic() + FRESH
             # a SuperNode that was started anew has lost what it was asked: it is asked again, and
             # should both answers come, they are the same
-            new = [k for k in keys if k in nodes and k not in answers and asked.get(k) != nodes[k]]
+            new = [k for k in keys if k in nodes and k not in answers and sent.get(k) != nodes[k]]
             waiting |= self._send(step, content, payload, {k: nodes[k][0] for k in new}, end)
-            asked |= {k: nodes[k] for k in new}
+            sent |= {k: nodes[k] for k in new}
             for identity, reply in self._replies(waiting):
                 key = waiting.pop(identity)
                 if key in answers:  # by both of a site's processes, the second started anew
@@ -88,13 +88,13 @@ class FlowerEngine:
                 time.sleep(self.pause)
             if time.monotonic() > look:
                 waited = {k: why for k in keys if k not in answers and (why := self.why(k))}
-                if waited != told:
+                if waited != causes:
                     self.notice(waited)
-                told, look = waited, time.monotonic() + LOOK
-        if told:
+                causes, look = waited, time.monotonic() + LOOK
+        if causes:
             self.notice({})
         late = "it gave no answer in time: give it longer by the deadline, or look at its log"
-        lost = {k: late if k in asked else self.why(k) or late for k in keys if k not in answers}
+        lost = {k: late if k in sent else self.why(k) or late for k in keys if k not in answers}
         return {k: answers[k] if k in answers else Failure(lost[k]) for k in keys}
 
     def _nodes(self, end: float) -> dict[str, tuple[int, str]]:
@@ -102,31 +102,31 @@ class FlowerEngine:
         there = {node.node_id: node for node in self.grid.get_nodes()}
         self._keys |= {node: about.name for node, about in there.items() if about.name}
         strangers = {str(node): node for node in there if node not in self._keys}
-        asked = self._send(HELLO, b"", None, strangers, end)
+        sent = self._send(HELLO, b"", None, strangers, end)
         until = min(end, time.monotonic() + 60)
-        while asked and time.monotonic() < until:
-            for identity, reply in self._replies(asked):
-                node = int(asked.pop(identity))
+        while sent and time.monotonic() < until:
+            for identity, reply in self._replies(sent):
+                node = int(sent.pop(identity))
                 self._keys[node] = (
                     "" if reply.has_error() else plain(_record(reply).get("site", ""), 100)
                 )
-            if asked:
+            if sent:
                 time.sleep(self.pause)
-        found: dict[str, tuple[int, str]] = {}
+        nodes: dict[str, tuple[int, str]] = {}
         for node, about in there.items():
             key = self._keys.get(node, "")
-            if key in found and key in self.sites:
+            if key in nodes and key in self.sites:
                 raise FederationError(f"two nodes say that they are site {key!r}: stop one of them")
-            found[key] = (node, about.last_activated_at)
-        return found
+            nodes[key] = (node, about.last_activated_at)
+        return nodes
 
     def _send(
         self, step: str, content: bytes, payload: Any, nodes: dict[str, int], end: float
     ) -> dict[str, str]:
-        """Send one question; the keys by the ids of the messages that went to them."""
+        """Send one request; the keys by the ids of the messages that went to them."""
         if not nodes:
             return {}
-        record = RecordDict({"question": ConfigRecord({"step": step, "content": content})})
+        record = RecordDict({"request": ConfigRecord({"step": step, "content": content})})
         group, ttl = str(getattr(payload, "round", 0)), max(end - time.monotonic(), 1.0)
         messages = [
             Message(record, dst_node_id=node, message_type="query", ttl=ttl, group_id=group)
@@ -135,15 +135,15 @@ class FlowerEngine:
         identities = list(self.grid.push_messages(messages))
         return {i: key for i, key in zip(identities, nodes, strict=True) if i}
 
-    def _replies(self, asked: Mapping[str, str]) -> list[tuple[str, Message]]:
+    def _replies(self, sent: Mapping[str, str]) -> list[tuple[str, Message]]:
         """What came, one reply to each message, though a site may have answered twice."""
         replies: dict[str, Message] = {}
-        for message in self.grid.pull_messages(list(asked)) if asked else ():
+        for message in self.grid.pull_messages(list(sent)) if sent else ():
             identity = message.metadata.reply_to_message_id
             if identity in replies:
-                self.twice.add(asked[identity])
+                self.twice.add(sent[identity])
             replies[identity] = message
-        return [(identity, replies[identity]) for identity in asked if identity in replies]
+        return [(identity, replies[identity]) for identity in sent if identity in replies]
 
     def _read(self, step: str, payload: Any, key: str, reply: Message, sent: int) -> Any:
         """A reply as a message of ours, or the failure that it tells of."""
@@ -182,7 +182,7 @@ class FlowerEngine:
 def _about(record: Mapping[str, Any]) -> Any:
     """What a site says of itself; one that speaks otherwise will not do better when asked again."""
     try:
-        about = shown(dict(json.loads(str(record.get("about", ""))[:MOST_ABOUT])))
+        about = shown(dict(json.loads(str(record.get("about", ""))[:MAX_ABOUT])))
     except (ValueError, TypeError, RecursionError):
         about = {}
     if about.get("format") != FORMAT:

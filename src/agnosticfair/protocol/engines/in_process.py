@@ -37,18 +37,18 @@ class InProcess:
     def exchange(self, step: str, payload: Any, keys: Keys, deadline: float = inf) -> Answers:
         """There is nothing to wait for here, so no deadline can pass."""
         if self.workers == 1 or len(self.handlers) == 1:
-            return {key: _ask(self.handlers[key], step, payload) for key in keys}
+            return {key: _send(self.handlers[key], step, payload) for key in keys}
         if not self._pool:
             self._start()
-        for pipe, own in self._pool:
+        for pipe, handlers in self._pool:
             with suppress(OSError):  # a worker that died is found below
-                pipe.send((step, payload, [key for key in keys if key in own]))
+                pipe.send((step, payload, [key for key in keys if key in handlers]))
         answers: dict[str, Any] = {}
-        for pipe, own in self._pool:
+        for pipe, handlers in self._pool:
             try:
                 answers |= pipe.recv()
             except (EOFError, OSError):
-                answers |= {k: Failure("its worker process died") for k in keys if k in own}
+                answers |= {k: Failure("its worker process died") for k in keys if k in handlers}
         return {key: answers[key] for key in keys}
 
     def _start(self) -> None:
@@ -56,16 +56,16 @@ class InProcess:
         # spawned, not forked: a fork would copy the state of BLAS's threads but not the threads
         context, keys = multiprocessing.get_context("spawn"), self.clients()
         for number in range(min(self.workers, len(keys))):
-            own = {key: self.handlers[key] for key in keys[number :: self.workers]}
+            handlers = {key: self.handlers[key] for key in keys[number :: self.workers]}
             here, there = context.Pipe()
-            process = context.Process(target=_work, args=(there, own), daemon=True)
+            process = context.Process(target=_work, args=(there, handlers), daemon=True)
             process.start()
             there.close()
             weakref.finalize(self, _end, here, process)
-            self._pool.append((here, frozenset(own)))
+            self._pool.append((here, frozenset(handlers)))
 
 
-def _ask(handler: Handler, step: str, payload: Any) -> Any:
+def _send(handler: Handler, step: str, payload: Any) -> Any:
     try:
         return handler(step, payload)
     except AgnosticFairError as error:
@@ -81,7 +81,7 @@ def _work(pipe: Connection, handlers: Mapping[str, Handler]) -> None:
         except EOFError:
             return
         with one_thread():
-            answers = {key: _ask(handlers[key], step, payload) for key in keys}
+            answers = {key: _send(handlers[key], step, payload) for key in keys}
         pipe.send(answers)
 
 

@@ -1,7 +1,7 @@
-"""Clients, or parts of one client's rows, as actors of a Ray cluster: each keeps its rows where it is.
+"""Clients, or subgroups of one client's rows, as actors of a Ray cluster: each keeps its rows where it is.
 
 What travels is the wire form of messages. An actor that is lost, or whose machine is, is made anew from its
-files, perhaps elsewhere, and asked again: the same question has the same answer.
+files, perhaps elsewhere, and asked again: the same request has the same answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agnosticfair.threads import one_thread
 class RayEngine:
     """makers: for each client's key, what makes its function from (step, payload) to an answer, called where
     the actor is.  cpus: processors that an actor asks for.  rebuilds: how often a lost one is made anew for
-    one question.  rebuilt: the keys of actors that were, in order.  address: the cluster's; Ray's own choice where
+    one request.  rebuilt: the keys of actors that were, in order.  address: the cluster's; Ray's own choice where
     empty (RAY_ADDRESS, or a cluster of this machine)."""
 
     makers: Mapping[str, Callable[[], Handler]]
@@ -58,10 +58,10 @@ class RayEngine:
         answers: dict[str, Any] = {}
         for _ in range(1 + self.rebuilds):
             left = [key for key in keys if key not in answers]
-            asked = {key: self._actor(key).ask.remote(step, content) for key in left}
-            for key, reference in asked.items():
-                if (found := self._answer(key, reference, end)) is not None:
-                    answers[key] = found
+            sent = {key: self._actor(key).send.remote(step, content) for key in left}
+            for key, reference in sent.items():
+                if (answer := self._answer(key, reference, end)) is not None:
+                    answers[key] = answer
             if len(answers) == len(keys):
                 break
         lost = Failure(f"its actor was lost {1 + self.rebuilds} times: look at the Ray cluster")
@@ -90,8 +90,8 @@ class RayEngine:
 
     def _actor(self, key: str) -> Any:
         if key not in self._actors:
-            spread = {"num_cpus": self.cpus, "scheduling_strategy": "SPREAD", "max_restarts": 0}
-            self._actors[key] = _ray().remote(Actor).options(**spread).remote(self.makers[key])
+            options = {"num_cpus": self.cpus, "scheduling_strategy": "SPREAD", "max_restarts": 0}
+            self._actors[key] = _ray().remote(Actor).options(**options).remote(self.makers[key])
         return self._actors[key]
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class Actor:
         self.make = make
         self.handler: Handler | None = None
 
-    def ask(self, step: str, content: bytes | None) -> tuple[bool, Any]:
+    def send(self, step: str, content: bytes | None) -> tuple[bool, Any]:
         """The answer in the wire form, or the sentence that says why there is none."""
         try:
             with one_thread():

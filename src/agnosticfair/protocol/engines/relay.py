@@ -63,7 +63,7 @@ def tree(engines: Mapping[str, Engine], fan: int) -> Relay:
     level: dict[str, Engine] = dict(engines)
     while len(level) > fan:
         names: Sequence[str] = sorted(level)
-        parts = [names[k : k + fan] for k in range(0, len(names), fan)]
-        digits = len(str(len(parts) - 1))
-        level = {f"{k:0{digits}}": Relay({n: level[n] for n in p}) for k, p in enumerate(parts)}
+        branches = [names[k : k + fan] for k in range(0, len(names), fan)]
+        digits = len(str(len(branches) - 1))
+        level = {f"{k:0{digits}}": Relay({n: level[n] for n in p}) for k, p in enumerate(branches)}
     return Relay(level)

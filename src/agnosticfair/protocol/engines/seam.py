@@ -13,12 +13,12 @@ Keys = Sequence[str]
 Answers = Mapping[str, Any]
 
 HELLO = "hello"
-"""The question who a site is, and what it runs on; clients in this process are not asked it."""
+"""The request who a site is, and what it runs on; clients in this process are not asked it."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What became of a question that got no answer: a sentence, never an exception in flight.
+    """What became of a request that got no answer: a sentence, never an exception in flight.
 
     final: the client itself declined, and would again, so that there is no use in asking again.
     """
@@ -37,7 +37,7 @@ class RowsChanged(FederationError):
 
 
 class Engine(Protocol):
-    """Carries one question to all clients and brings back an answer, or a failure, from each."""
+    """Carries one request to all clients and brings back an answer, or a failure, from each."""
 
     def clients(self) -> tuple[str, ...]:
         """The clients' stable keys, sorted: the order in which replies are added."""
@@ -45,5 +45,5 @@ class Engine(Protocol):
 
     def exchange(self, step: str, payload: Any, keys: Keys, deadline: float = inf) -> Answers:
         """Ask these clients; from each, in their order, a reply or a ``Failure`` within ``deadline``
-        seconds. A retried question may come twice: the same question has the same answer."""
+        seconds. A retried request may come twice: the same request has the same answer."""
         ...

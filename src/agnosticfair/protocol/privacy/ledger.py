@@ -1,8 +1,8 @@
 """A site's budget: what its rows have been asked for, over all fits, and a refusal once it is spent.
 
 An answer is paid for before it is computed, written down before it is given, and given as it was written down. So the
-same question has the same noisy answer and costs once, wherever a process ends in between. A fit reserves room for all
-of its questions before the first one: it is refused then, or has room to its end. What was answered is spent; what was
+same request has the same noisy answer and costs once, wherever a process ends in between. A fit reserves room for all
+of its requests before the first one: it is refused then, or has room to its end. What was answered is spent; what was
 reserved and not answered is free again when the fit ends properly, and until then waits for the same fit to go on.
 """
 
@@ -30,9 +30,9 @@ class Ledger:
     """The budget of a site's rows, and the answers that were paid from it.
 
     epsilon, delta: the budget of the rows, or with the unit 'site' of the site as a whole.  multipliers: of the noises
-    that were paid for.  answers: by question a digest of its answer, empty while that is computed.  plans: by fit the
+    that were paid for.  answers: by request a digest of its answer, empty while that is computed.  plans: by fit the
     multipliers that are reserved for it.  ended: the fits that are over.  path: a file that keeps all that over
-    fits, and beside it a folder of the answers; None to keep them in memory.  given: there the answers.  others:
+    fits, and beside it a folder of the answers; None to keep them in memory.  replies: there the answers.  others:
     files of ledgers of mostly the same rows, whose spending counts here, too.
     """
 
@@ -44,7 +44,7 @@ class Ledger:
     answers: dict[str, str] = field(default_factory=dict)
     plans: dict[str, list[float]] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
-    given: dict[str, bytes] = field(default_factory=dict)
+    replies: dict[str, bytes] = field(default_factory=dict)
     others: Callable[[], Sequence[Path]] = tuple
 
     def __post_init__(self) -> None:
@@ -57,12 +57,12 @@ class Ledger:
         return spent([*self.multipliers, *self._elsewhere()], self.delta)
 
     @property
-    def held(self) -> float:
+    def reserved(self) -> float:
         """Epsilon of all that was paid for, and of what is reserved."""
-        return spent(self._taken(), self.delta)
+        return spent(self._all_multipliers(), self.delta)
 
     def reserve(self, fit: str, multipliers: Sequence[float], who: str) -> None:
-        """Keep room for all questions of a fit, once; or refuse the fit before its first question."""
+        """Keep room for all requests of a fit, once; or refuse the fit before its first request."""
         with self._alone():
             if fit in self.plans or fit in self.ended:
                 return
@@ -78,21 +78,21 @@ class Ledger:
                 self.ended.append(fit)
             self._save()
 
-    def answer(self, question: str, z: float, who: str, make: Callable[[], Reply]) -> Reply:
-        """The answer that was given to this question of these rows; or a new one with this noise, within the budget."""
-        content = self._given(question)
+    def answer(self, request: str, z: float, who: str, make: Callable[[], Reply]) -> Reply:
+        """The answer that was given to this request of these rows; or a new one with this noise, within the budget."""
+        content = self._reply(request)
         if content is None:
-            self.charge(question, z, who)
-            content = self._keep(question, pack(make()))
-        found = unpack(content, f"{who}, as it was kept")
-        assert isinstance(found, Reply)
-        return found
+            self.spend(request, z, who)
+            content = self._store(request, pack(make()))
+        reply = unpack(content, f"{who}, as it was kept")
+        assert isinstance(reply, Reply)
+        return reply
 
-    def charge(self, question: str, z: float, who: str) -> None:
+    def spend(self, request: str, z: float, who: str) -> None:
         """Pay for an answer with this noise, before it is computed; or refuse it.  An answer that was paid for and
         never given is not paid for again."""
         with self._alone():
-            if self.answers.get(question) == "":
+            if self.answers.get(request) == "":
                 return
             plan = next((left for left in self.plans.values() if z in left), None)
             if plan is None:
@@ -100,7 +100,7 @@ class Ledger:
             else:
                 plan.remove(z)
             self.multipliers.append(z)
-            self.answers[question] = ""
+            self.answers[request] = ""
             self._save()
 
     def _check(self, more: Sequence[float], who: str, what: str) -> None:
@@ -110,32 +110,30 @@ class Ledger:
                 raise FederationError(
                     f"{who} was asked for sums with noise of multiplier {z}: it gives none"
                 )
-        taken = self._taken()
-        after = spent([*taken, *more], self.delta)
+        multipliers = self._all_multipliers()
+        after = spent([*multipliers, *more], self.delta)
         if after > self.epsilon * (1 + 1e-9):
-            gone, held = spent([*self.multipliers, *self._elsewhere()], self.delta), ""
+            gone, reserved = spent([*self.multipliers, *self._elsewhere()], self.delta), ""
             if any(self.plans.values()):
-                held = (
-                    f", {spent(taken, self.delta):.3g} with what a fit that has not ended reserved,"
-                )
+                reserved = f", {spent(multipliers, self.delta):.3g} with what a fit that has not ended reserved,"
             raise FederationError(
-                f"the privacy budget of {who} is spent: {gone:.3g} of epsilon {self.epsilon:g} is gone{held} and "
+                f"the privacy budget of {who} is spent: {gone:.3g} of epsilon {self.epsilon:g} is gone{reserved} and "
                 f"{what} would make it {after:.3g}; take a larger epsilon, or other rows"
             )
 
-    def _taken(self) -> list[float]:
+    def _all_multipliers(self) -> list[float]:
         """All multipliers that count against the budget."""
         reserved = [z for left in self.plans.values() for z in left]
         return [*self.multipliers, *reserved, *self._elsewhere()]
 
     def _elsewhere(self) -> list[float]:
         """What was paid and reserved in ledgers of mostly the same rows."""
-        found = []
+        multipliers = []
         for path in self.others():
             content = _content(path, self.unit)
-            found += content["multipliers"]
-            found += [z for left in content["plans"].values() for z in left]
-        return found
+            multipliers += content["multipliers"]
+            multipliers += [z for left in content["plans"].values() for z in left]
+        return multipliers
 
     def _save(self) -> None:
         if self.path is None:
@@ -154,15 +152,15 @@ class Ledger:
             self._read()
             yield
 
-    def _given(self, question: str) -> bytes | None:
-        """The bytes of the answer that was given to a question, if they are still there."""
+    def _reply(self, request: str) -> bytes | None:
+        """The bytes of the answer that was given to a request, if they are still there."""
         self._read()
-        digest = self.answers.get(question)
+        digest = self.answers.get(request)
         if not digest:
             return None
-        content = self.given.get(question)
+        content = self.replies.get(request)
         if self.path is not None:
-            path = self._folder() / question
+            path = self._folder() / request
             content = path.read_bytes() if path.is_file() else None
         known = content is not None and hashlib.sha256(content).hexdigest() == digest
         return content if known else None
@@ -171,17 +169,17 @@ class Ledger:
         assert self.path is not None
         return self.path.with_suffix(".answers")
 
-    def _keep(self, question: str, content: bytes) -> bytes:
+    def _store(self, request: str, content: bytes) -> bytes:
         """Write an answer down; the one that another process wrote meanwhile is the answer instead."""
         with self._alone():
-            if (before := self._given(question)) is not None:
+            if (before := self._reply(request)) is not None:
                 return before
             if self.path is None:
-                self.given[question] = content
+                self.replies[request] = content
             else:
                 self._folder().mkdir(mode=0o700, exist_ok=True)
-                write_atomically({self._folder() / question: content}, 0o600)
-            self.answers[question] = hashlib.sha256(content).hexdigest()
+                write_atomically({self._folder() / request: content}, 0o600)
+            self.answers[request] = hashlib.sha256(content).hexdigest()
             self._save()
         return content
 

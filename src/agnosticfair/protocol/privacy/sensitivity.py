@@ -2,14 +2,14 @@
 
 Neighbours are two sets of rows of which one has a row more (*add or remove*). A row x enters clipped:
 |x| <= C, its numbers truncated towards zero, so that no norm grows. It lies in one value of each axis of the
-named parts, so in at most q of a list of them, where q adds up, over the axes, how often the value that is listed most
+subgroups, so in at most q of a list of them, where q adds up, over the axes, how often the value that is listed most
 is listed (``entries``); everybody counts as an axis of one value. Of a list without repeats q is its number of
 axes. What one row adds to a field, in the Euclidean norm over all entries of the field:
 
-* ``groups`` (1 + M, G), rows of each group, everywhere and in each part: 1 in at most q entries, so q^(1/2).
+* ``groups`` (1 + M, G), rows of each group, everywhere and in each subgroup: 1 in at most q entries, so q^(1/2).
 * ``moments`` (D (D + 1) / 2,), the upper triangle of x x^T: at most |x x^T|_F = |x|^2 <= C^2.
 * ``gradient`` (D,), (p - y) x with p in (0, 1) and y in {0, 1}: at most |x| <= C.
-* ``slopes`` (K, G, D), 4 g (1 - g) x in the block of the row's group, g in (0, 1), of every active entry that it
+* ``gradients`` (K, G, D), 4 g (1 - g) x in the block of the row's group, g in (0, 1), of every active entry that it
   lies in: at most q^(1/2) C, with q of the list of active entries.
 * ``hat`` (1 + M, G), whether the row is decided positively, in its group's entries: at most q^(1/2).
 * ``curve`` (), 4 p (1 - p) with p in (0, 1): at most 1.
@@ -44,7 +44,7 @@ import numpy as np
 
 from agnosticfair.errors import FederationError
 from agnosticfair.learners.heads import Head
-from agnosticfair.protocol.questions import Task, step_of
+from agnosticfair.protocol.requests import Task, step_of
 
 NUMERIC = 0.2
 """What a scaled number adds to the squared norm that rows are clipped to; each category adds one."""
@@ -52,7 +52,7 @@ NUMERIC = 0.2
 SHARES: Mapping[str, Mapping[str, float]] = {
     "private_counts": {"groups": 1.0},
     "private_moments": {"moments": 1.0},
-    "private_slopes": {"gradient": 1.0, "slopes": 0.35, "hat": 1.0, "curve": 0.2},
+    "private_gradients": {"gradient": 1.0, "group_gradients": 0.35, "hat": 1.0, "hessian": 0.2},
     "private_heads": {"gradients": 1.0, "curves": 0.2},
     "private_rates": {"rates": 1.0, "rates_hessian": 0.5},
     "private_decisions": {"hat": 1.0, "right": 1.0, "groups": 1.0},
@@ -64,16 +64,17 @@ def clip_of(task: Task) -> float:
     """C, the norm that rows are clipped to, from the agreed encoding alone: an intercept, one for each
     category and bin, and a little for each number."""
     encoding = task.encoding
-    indicators = len(encoding.categorical) + len(encoding.bands)
+    indicators = len(encoding.categorical) + len(encoding.bins)
     return sqrt(1 + indicators + NUMERIC * len(encoding.numeric))
 
 
 def places_of(task: Task) -> list[tuple[int, int]]:
-    """Axis and value of everybody, (-1, 0), and of every part; parts of more than one value have no bound here."""
-    parts = [] if task.named is None else task.named.agreed[1]
-    if any(len(part) != 1 for part in parts):
-        raise FederationError("private steps have parts of single values only: take depth 1")
-    return [(-1, 0), *(part[0] for part in parts)]
+    """Axis and value of everybody, (-1, 0), and of every subgroup; subgroups of more than one value have no bound
+    here."""
+    subgroups = [] if task.subgroups is None else task.subgroups.agreed[1]
+    if any(len(subgroup) != 1 for subgroup in subgroups):
+        raise FederationError("private steps have subgroups of single values only: take depth 1")
+    return [(-1, 0), *(subgroup[0] for subgroup in subgroups)]
 
 
 def entries(places: Sequence[tuple[int, int]]) -> int:
@@ -82,10 +83,10 @@ def entries(places: Sequence[tuple[int, int]]) -> int:
     >>> entries([(-1, 0), (0, 1), (0, 2)]), entries([(-1, 0), (0, 1), (0, 1)])
     (2, 3)
     """
-    most: dict[int, int] = {}
+    maximum: dict[int, int] = {}
     for (axis, _), times in Counter(places).items():
-        most[axis] = max(most.get(axis, 0), times)
-    return sum(most.values())
+        maximum[axis] = max(maximum.get(axis, 0), times)
+    return sum(maximum.values())
 
 
 def normalised(heads: Sequence[Head]) -> int:
@@ -98,29 +99,30 @@ def normalised(heads: Sequence[Head]) -> int:
     return alone + len({(h.features, h.label) for h in heads if h.features and not h.other})
 
 
-def sensitivity(field: str, asked: Any, task: Task) -> float:
-    """How far one row, or one site, can move a field, in the Euclidean norm.  asked: the question."""
+def sensitivity(field: str, request: Any, task: Task) -> float:
+    """How far one row, or one site, can move a field, in the Euclidean norm.  request: the request."""
     clip, places = clip_of(task), places_of(task)
     lies = sqrt(entries(places))
     of_row = {"moments": clip**2, "gradient": clip, "hat": lies, "groups": lies}
-    if field == "slopes":
-        of_row[field] = clip * sqrt(entries([places[k] for k in np.asarray(asked.active, int)]))
+    if field == "group_gradients":
+        of_row[field] = clip * sqrt(entries([places[k] for k in np.asarray(request.active, int)]))
     if field in ("gradients", "curves"):
-        of_row[field] = sqrt(len(asked.heads)) * (clip if field == "gradients" else 1.0)
+        of_row[field] = sqrt(len(request.heads)) * (clip if field == "gradients" else 1.0)
     if field in ("rates", "rates_hessian"):
         assert task.estimates is not None
-        on = [places[k] for k in asked.directions[:, 0].astype(int)]
+        on = [places[k] for k in request.directions[:, 0].astype(int)]
         of_row |= {
             "rates": lies * sqrt(normalised(task.estimates.heads)),
             "rates_hessian": max(entries(on), 1),
         }
-    return of_row.get(field, 1.0) * max(1, asked.most)
+    return of_row.get(field, 1.0) * max(1, request.max_rows)
 
 
-def deviations(asked: Any, task: Task) -> dict[str, float]:
+def deviations(request: Any, task: Task) -> dict[str, float]:
     """The standard deviation of each field's noise, so that the step costs as one Gaussian of multiplier z."""
-    shares = SHARES[step_of(asked)]
+    shares = SHARES[step_of(request)]
     whole = sqrt(sum(a * a for a in shares.values()))
     return {
-        field: asked.z * sensitivity(field, asked, task) * whole / a for field, a in shares.items()
+        field: request.z * sensitivity(field, request, task) * whole / a
+        for field, a in shares.items()
     }

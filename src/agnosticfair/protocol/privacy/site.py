@@ -18,14 +18,14 @@ from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.checks import check_private
 from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.questions import PrivatePlan
+from agnosticfair.protocol.privacy.requests import PrivatePlan
 from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations
-from agnosticfair.protocol.questions import step_of
-from agnosticfair.protocol.secure.masks import question_digest
+from agnosticfair.protocol.requests import step_of
+from agnosticfair.protocol.secure.masks import request_digest
 
 PLAN = step_of(PrivatePlan)
 NOBODY: Mapping[str, str] = MappingProxyType({})
-MOST = 2.0**61
+MAX_INTEGER = 2.0**61
 """Of a sum in units of its grid: with its noise it stays below 2^63."""
 
 
@@ -52,22 +52,22 @@ def _sampler(scale: float) -> Any:
     return dp.m.make_gaussian(*space, scale=scale)
 
 
-def _unit(most: int) -> str:
-    return f"itself as a whole, of at most {most} rows" if most else "rows"
+def _unit(max_rows: int) -> str:
+    return f"itself as a whole, of at most {max_rows} rows" if max_rows else "rows"
 
 
 @dataclass
 class PrivateSite:
     """answer: from (step, payload) to the site's clipped sums.  ledger: its budget, and the noisy answers that it
     gave, so that asking again shows nothing new.  colluding: how many other sites may pool what they know with the
-    coordinator, and the rows stay as private.  most: rows that it adds at most, where the site as a whole is to be
-    hidden; 0 where its rows are.  rows: a fingerprint of its rows: other rows are another question."""
+    coordinator, and the rows stay as private.  max_rows: rows that it adds at most, where the site as a whole is to be
+    hidden; 0 where its rows are.  rows: a fingerprint of its rows: other rows are another request."""
 
     name: str
     answer: Callable[[str, Any], Any]
     ledger: Ledger
     colluding: int = 1
-    most: int = 0
+    max_rows: int = 0
     sampler: Callable[[float, int], np.ndarray] = discrete_gaussian
     rows: str = ""
 
@@ -80,27 +80,27 @@ class PrivateSite:
             )
         if step == PLAN:
             return self._reserved(broadcast)
-        if broadcast.asked.most != self.most:
+        if broadcast.request.max_rows != self.max_rows:
             raise FederationError(
-                f"site {self.name!r} hides {_unit(self.most)} and was asked for sums that hide "
-                f"{_unit(broadcast.asked.most)}: agree on one"
+                f"site {self.name!r} hides {_unit(self.max_rows)} and was asked for sums that hide "
+                f"{_unit(broadcast.request.max_rows)}: agree on one"
             )
         check_private(broadcast, self.name)
         # where another site is there, or has other rows, it adds other noise: the difference of two totals with the
         # same noise of this site would have the other's share of the noise alone
         about = [self.rows, self.colluding, sorted(roster.items())]
-        question = question_digest(step, broadcast, json.dumps(about).encode()).hex()
+        request = request_digest(step, broadcast, json.dumps(about).encode()).hex()
         noisy = partial(self._noisy, step, broadcast, share_of(len(roster), self.colluding))
-        return self.ledger.answer(question, broadcast.asked.z, f"site {self.name!r}", noisy)
+        return self.ledger.answer(request, broadcast.request.z, f"site {self.name!r}", noisy)
 
     def _reserved(self, broadcast: Broadcast[PrivatePlan]) -> Reply:
         """Room in the ledger for a whole fit, or what is left of it given back."""
-        asked = broadcast.asked
-        fit = hashlib.sha256(json.dumps([asked.fit, self.rows]).encode()).hexdigest()
-        if asked.ends:
+        request = broadcast.request
+        fit = hashlib.sha256(json.dumps([request.fit, self.rows]).encode()).hexdigest()
+        if request.ends:
             self.ledger.end(fit)
         else:
-            self.ledger.reserve(fit, asked.multipliers.ravel().tolist(), f"site {self.name!r}")
+            self.ledger.reserve(fit, request.multipliers.ravel().tolist(), f"site {self.name!r}")
         return Reply(broadcast.round, {"reserved": np.array(1.0)})
 
     def _noisy(self, step: str, broadcast: Broadcast[Any], share: float) -> Reply:
@@ -110,10 +110,10 @@ class PrivateSite:
                 f"step {step!r} has fields that have no sensitivity: check versions"
             )
         sums = {}
-        for name, sigma in deviations(broadcast.asked, broadcast.task).items():
+        for name, sigma in deviations(broadcast.request, broadcast.task).items():
             value, unit = np.asarray(reply.sums[name]), 2.0 ** bits(name, broadcast.task)
             noise = self.sampler(sigma * share * unit, value.size).reshape(value.shape)
             # whole numbers are added, so that rounding to a float comes after the noise
-            whole = np.clip(np.rint(value * unit), -MOST, MOST).astype(np.int64)
+            whole = np.clip(np.rint(value * unit), -MAX_INTEGER, MAX_INTEGER).astype(np.int64)
             sums[name] = (whole + noise.astype(np.int64)).astype(np.float64) / unit
         return replace(reply, sums=sums)

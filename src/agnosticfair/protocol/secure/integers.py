@@ -10,7 +10,7 @@ import numpy as np
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.questions import Task
+from agnosticfair.protocol.requests import Task
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -56,8 +56,8 @@ def shaped(total: np.ndarray, round: int, task: Task, shapes: Shapes) -> Reply:
     sums, first = {}, 0
     for name in sorted(shapes):
         size = int(np.prod(shapes[name], dtype=int))
-        part = total[first : first + size].reshape(shapes[name])
-        sums[name], first = floats(part, bits(name, task)), first + size
+        piece = total[first : first + size].reshape(shapes[name])
+        sums[name], first = floats(piece, bits(name, task)), first + size
     return Reply(round, sums)
 
 

@@ -56,9 +56,9 @@ def new_identity(site: str) -> Identity:
     return Identity(site, secrets.token_bytes(32))
 
 
-def joined(*parts: bytes) -> bytes:
-    """Parts with their lengths, so that no two lists of parts give the same bytes."""
-    return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+def joined(*pieces: bytes) -> bytes:
+    """Subgroups with their lengths, so that no two lists of subgroups give the same bytes."""
+    return b"".join(len(piece).to_bytes(8, "little") + piece for piece in pieces)
 
 
 def digest(roster: Roster) -> bytes:
@@ -67,7 +67,7 @@ def digest(roster: Roster) -> bytes:
     return hashlib.sha256(joined(*content)).digest()
 
 
-def check_roster(roster: Roster, least_sites: int) -> None:
+def check_roster(roster: Roster, min_sites: int) -> None:
     """Raise unless every site has a key of its own and there are enough of them."""
     holders: dict[str, str] = {}
     for site, public in sorted(roster.items()):
@@ -80,10 +80,10 @@ def check_roster(roster: Roster, least_sites: int) -> None:
                 f"sites {holders[public]!r} and {site!r} have one and the same key: make a new one for one of them"
             )
         holders[public] = site
-    if len(roster) < least_sites:
+    if len(roster) < min_sites:
         raise SettingsError(
-            f"a total of {len(roster)} site{'s' * (len(roster) != 1)} is not shown where least_sites is "
-            f"{least_sites}: let more sites take part"
+            f"a total of {len(roster)} site{'s' * (len(roster) != 1)} is not shown where min_sites is "
+            f"{min_sites}: let more sites take part"
         )
 
 
@@ -100,7 +100,7 @@ def verify(roster: Roster, site: str, signature: bytes, purpose: bytes, *content
     except InvalidSignature:
         what = "masking key" if purpose == OFFER else "reply"
         raise FederationError(
-            f"the {what} of site {site!r} is not signed with its key for this question: it was altered, "
+            f"the {what} of site {site!r} is not signed with its key for this request: it was altered, "
             "replayed or swapped, and is not used"
         ) from None
 
@@ -119,30 +119,30 @@ def _content(version: int, sites: Roster) -> tuple[bytes, bytes]:
     return version.to_bytes(8, "little"), digest(sites)
 
 
-def check_newer(new: KeyList, held: KeyList, keeper: str, site: str) -> bool:
+def check_newer(new: KeyList, key_list: KeyList, keeper: str, site: str) -> bool:
     """Whether a list is to be taken for the one that a site holds: one that follows it, of its keeper.
 
     keeper: the public key that the site has pinned; without one its list is its own, and stays.
     """
-    if (new.version, new.sites) == (held.version, held.sites):
+    if (new.version, new.sites) == (key_list.version, key_list.sites):
         return False
     if not keeper:
         raise FederationError(
-            f"the list of keys of site {site!r} is its own (version {held.version}) and not the coordinator's "
+            f"the list of keys of site {site!r} is its own (version {key_list.version}) and not the coordinator's "
             f"(version {new.version}): compare the two, and let the site change its own"
         )
-    if not 0 <= held.version < new.version < 2**63:
+    if not 0 <= key_list.version < new.version < 2**63:
         raise FederationError(
-            f"site {site!r} holds version {held.version} of the list of keys and got version {new.version}: only a "
+            f"site {site!r} holds version {key_list.version} of the list of keys and got version {new.version}: only a "
             "later one is taken; bring keys/masking.json of the coordinator up to date"
         )
     check_signed(new, keeper, f"version {new.version} of the list of keys")
     return True
 
 
-def check_signed(made: KeyList, keeper: str, what: str) -> None:
+def check_signed(key_list: KeyList, keeper: str, what: str) -> None:
     """Raise unless the keeper whose public key a site has pinned signed this list."""
-    content, signed = _content(made.version, made.sites), bytes.fromhex(made.signature)
+    content, signed = _content(key_list.version, key_list.sites), bytes.fromhex(key_list.signature)
     try:
         verify({KEEPER: keeper}, KEEPER, signed, LISTED, *content)
     except FederationError:

@@ -1,6 +1,6 @@
-"""That a masked reply is a site's own, to this very question.
+"""That a masked reply is a site's own, to this very request.
 
-A tag (Poly1305, under a key that is used for one question) convinces the coordinator of the session and costs
+A tag (Poly1305, under a key that is used for one request) convinces the coordinator of the session and costs
 next to nothing; where nobody coordinates, a signature (Ed25519) convinces everybody.
 """
 
@@ -22,38 +22,38 @@ def reply_key(secret: bytes, public: str, session: str, who: str) -> bytes:
     return shared(secret, public, session, REPLY, who)
 
 
-def tag(key: bytes, question: bytes, values: np.ndarray) -> str:
-    """The tag of masked values as the answer to this question.
+def tag(key: bytes, request: bytes, values: np.ndarray) -> str:
+    """The tag of masked values as the answer to this request.
 
     >>> len(tag(b"k" * 32, b"q", np.zeros(3, np.uint64)))
     32
     """
     from cryptography.hazmat.primitives.poly1305 import Poly1305
 
-    once = hmac.digest(key, question, "sha256")
+    once = hmac.digest(key, request, "sha256")
     return Poly1305.generate_tag(once, values.tobytes()).hex()
 
 
-def signature(identity: Identity, question: bytes, values: np.ndarray) -> str:
-    """The signature of masked values as the answer to this question."""
-    return identity.sign(ANSWER, *_content(identity.site, question, values)).hex()
+def signature(identity: Identity, request: bytes, values: np.ndarray) -> str:
+    """The signature of masked values as the answer to this request."""
+    return identity.sign(ANSWER, *_content(identity.site, request, values)).hex()
 
 
-def check_tag(key: bytes, site: str, proof: str, question: bytes, values: np.ndarray) -> None:
-    """Raise unless who shares this key answered this question with these values."""
-    if not hmac.compare_digest(proof, tag(key, question, values)):
+def check_tag(key: bytes, site: str, proof: str, request: bytes, values: np.ndarray) -> None:
+    """Raise unless who shares this key answered this request with these values."""
+    if not hmac.compare_digest(proof, tag(key, request, values)):
         raise FederationError(
-            f"the reply of site {site!r} is not marked with its key for this question: it was altered, replayed or "
+            f"the reply of site {site!r} is not marked with its key for this request: it was altered, replayed or "
             "swapped, and is not used"
         )
 
 
 def check_signature(
-    roster: Roster, site: str, proof: str, question: bytes, values: np.ndarray
+    roster: Roster, site: str, proof: str, request: bytes, values: np.ndarray
 ) -> None:
-    """Raise unless this site signed these values as its answer to this question."""
-    verify(roster, site, bytes.fromhex(proof), ANSWER, *_content(site, question, values))
+    """Raise unless this site signed these values as its answer to this request."""
+    verify(roster, site, bytes.fromhex(proof), ANSWER, *_content(site, request, values))
 
 
-def _content(site: str, question: bytes, values: np.ndarray) -> tuple[bytes, ...]:
-    return site.encode(), question, hashlib.sha256(values.tobytes()).digest()
+def _content(site: str, request: bytes, values: np.ndarray) -> tuple[bytes, ...]:
+    return site.encode(), request, hashlib.sha256(values.tobytes()).digest()

@@ -32,7 +32,7 @@ from agnosticfair.protocol.secure.keys import (
     digest,
     offered,
 )
-from agnosticfair.protocol.secure.masks import MaskStream, mask, question_digest, streams
+from agnosticfair.protocol.secure.masks import MaskStream, mask, request_digest, streams
 from agnosticfair.protocol.secure.proofs import reply_key, signature, tag
 
 KEYS, AGREE = "keys", "agree"
@@ -46,14 +46,14 @@ The search for a limit counts its models in one session while each fit has its o
 @dataclass
 class Session:
     """What a site keeps of a session.  invitation: who takes part, and who coordinates.  masking: its own secret
-    key.  offers: of all sites, once they are agreed on.  asked: by (task, step, round) a digest of the question,
+    key.  offers: of all sites, once they are agreed on.  request: by (task, step, round) a digest of the request,
     and the proof of what was answered.  streams: shared with each of the others.  data: a digest of the rows that
     it was begun with."""
 
     invitation: Invitation
     masking: bytes
     offers: dict[str, Offer] = field(default_factory=dict)
-    asked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    request: dict[str, tuple[str, str]] = field(default_factory=dict)
     streams: list[MaskStream] = field(default_factory=list)
     data: str = ""
 
@@ -74,19 +74,19 @@ class SecureSite:
     """A site that answers in masked sums only.
 
     answer: from (step, payload) to the site's reply in the open.  pinned: every site's long-term public key,
-    its own among them, from ``deploy init`` or the site's own list.  least_sites: the fewest that a total
+    its own among them, from ``deploy init`` or the site's own list.  min_sites: the fewest that a total
     may have.  may_drop: whether it takes part in a problem stated anew for fewer sites than are pinned.
     open_steps: those that it answers in the open.  rows: a keyed hash of its rows, where ``answer`` shares noise with
     the other sites: it is then also given the session's sites with the hash of each, and no site may be dropped.
     path: a file, readable by the site alone, that keeps sessions over restarts; None to keep them in memory.  data: a
-    digest of its rows: with others a session is over, whatever is asked in it, for a refusal that hung on the question
+    digest of its rows: with others a session is over, whatever is asked in it, for a refusal that hung on the request
     would tell which sums have changed.  What is asked is judged by ``site.guard``, behind the masks.
     """
 
     identity: Identity
     pinned: Roster
     answer: Callable[..., Any]
-    least_sites: int = 2
+    min_sites: int = 2
     may_drop: bool = False
     open_steps: frozenset[str] = frozenset()
     rows: str = ""
@@ -95,7 +95,7 @@ class SecureSite:
     sessions: dict[str, Session] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_roster(self.pinned, self.least_sites)
+        check_roster(self.pinned, self.min_sites)
         if self.rows and self.may_drop:
             raise FederationError(
                 f"site {self.identity.site!r} shares its noise among all sites and may drop none: a total without "
@@ -152,7 +152,7 @@ class SecureSite:
                     f"the key given for site {site!r} is not the one that site {self.identity.site!r} has pinned: "
                     "somebody may stand in between"
                 )
-        check_roster(roster, self.least_sites)
+        check_roster(roster, self.min_sites)
         away = sorted(set(self.pinned) - set(roster))
         if self.identity.site not in roster or (away and not self.may_drop):
             raise FederationError(
@@ -198,9 +198,9 @@ class SecureSite:
             raise FederationError(
                 f"site {site!r} was asked {step!r} before masking keys were agreed on"
             )
-        question = question_digest(step, broadcast, known.roster)
+        request = request_digest(step, broadcast, known.roster)
         place = f"{broadcast.task.id} {step} {broadcast.round}"
-        self._check_first(known, place, question)
+        self._check_first(known, place, request)
         rows_of = {name: offer.rows for name, offer in known.offers.items()}
         reply = self.answer(step, broadcast, *((rows_of,) if self.rows else ()))
         if not isinstance(reply, Reply):
@@ -211,38 +211,38 @@ class SecureSite:
         values = flattened(reply, broadcast.task)
         if not known.streams:
             known.streams = streams(site, known.masking, broadcast.session, known.offers)
-        values = values + mask(known.streams, question, len(values))
-        proof = self._proof(known, question, values)
-        self._remember(known, place, question, proof)
+        values = values + mask(known.streams, request, len(values))
+        proof = self._proof(known, request, values)
+        self._remember(known, place, request, proof)
         return Masked(broadcast.round, site, values, proof)
 
-    def _check_first(self, known: Session, place: str, question: bytes) -> None:
-        """Refuse a second question for the same round at another point: two totals that differ in what one
+    def _check_first(self, known: Session, place: str, request: bytes) -> None:
+        """Refuse a second request for the same round at another point: two totals that differ in what one
         site was asked could be taken from each other."""
-        if place in known.asked and known.asked[place][0] != question.hex():
+        if place in known.request and known.request[place][0] != request.hex():
             _, step, round = place.split()
             raise FederationError(
-                f"site {self.identity.site!r} has answered {step!r} of round {round} for another question already: "
+                f"site {self.identity.site!r} has answered {step!r} of round {round} for another request already: "
                 "a round is asked once"
             )
 
-    def _remember(self, known: Session, place: str, question: bytes, proof: str) -> None:
-        """Write down what is answered, before it is sent; refuse a second answer to the same question: under the
+    def _remember(self, known: Session, place: str, request: bytes, proof: str) -> None:
+        """Write down what is answered, before it is sent; refuse a second answer to the same request: under the
         same masks the two would show by how much its sums have changed."""
-        if place not in known.asked:
-            known.asked[place] = (question.hex(), proof)
+        if place not in known.request:
+            known.request[place] = (request.hex(), proof)
             self._save()
-        elif known.asked[place][1] != proof:
+        elif known.request[place][1] != proof:
             raise FederationError(
-                f"site {self.identity.site!r} would answer a question otherwise than it did before: its rows have "
+                f"site {self.identity.site!r} would answer a request otherwise than it did before: its rows have "
                 "changed; begin anew"
             )
 
-    def _proof(self, known: Session, question: bytes, values: np.ndarray) -> str:
+    def _proof(self, known: Session, request: bytes, values: np.ndarray) -> str:
         """For the coordinator, or where there is none for everybody."""
         if known.invitation.coordinator:
-            return tag(known.reply_key, question, values)
-        return signature(self.identity, question, values)
+            return tag(known.reply_key, request, values)
+        return signature(self.identity, request, values)
 
     def _save(self) -> None:
         """Write the sessions to the file, if there is one: whole or not at all, and for the site alone."""
@@ -254,7 +254,7 @@ class SecureSite:
                 "coordinator": known.invitation.coordinator,
                 "masking": known.masking.hex(),
                 "offers": {k: asdict(v) for k, v in known.offers.items()},
-                "asked": known.asked,
+                "request": known.request,
                 "data": known.data,
             }
             for name, known in self.sessions.items()
@@ -271,7 +271,7 @@ def _read(path: Path) -> dict[str, Session]:
                 Invitation(name, dict(entry["sites"]), entry["coordinator"]),
                 bytes.fromhex(hexadecimal(entry["masking"], 32)),
                 {k: Offer(**v) for k, v in entry["offers"].items()},
-                {k: (question, proof) for k, (question, proof) in entry["asked"].items()},
+                {k: (request, proof) for k, (request, proof) in entry["request"].items()},
                 data=str(entry["data"]),
             )
             for name, entry in content.items()

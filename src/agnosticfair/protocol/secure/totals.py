@@ -12,15 +12,15 @@ import numpy as np
 
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import Agreement, Broadcast, Invitation, Masked, Offer, Reply
-from agnosticfair.protocol.questions import step_of
+from agnosticfair.protocol.requests import step_of
 from agnosticfair.protocol.secure.integers import length, shaped
 from agnosticfair.protocol.secure.keys import Roster, check_offer, check_roster, digest, public_half
-from agnosticfair.protocol.secure.masks import question_digest
+from agnosticfair.protocol.secure.masks import request_digest
 from agnosticfair.protocol.secure.proofs import check_signature, check_tag, reply_key
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 
-Ask = Callable[..., Mapping[str, Any]]
-"""From (step, question, check) to every site's answer, checked: ``Asker.ask``."""
+Send = Callable[..., Mapping[str, Any]]
+"""From (step, request, check) to every site's answer, checked: ``Coordinator.send``."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Opened:
     keys: Mapping[str, bytes] | None = field(default=None, repr=False)
 
 
-def open_session(ask: Ask, roster: Roster, least_sites: int = 2) -> Opened:
+def open_session(send: Send, roster: Roster, min_sites: int = 2) -> Opened:
     """Collect the sites' signed masking keys, and hand all of them to each."""
-    check_roster(roster, least_sites)
+    check_roster(roster, min_sites)
     session, secret = secrets.token_hex(16), secrets.token_bytes(32)
     invitation = Invitation(session, dict(roster), public_half(secret))
-    offers = ask(KEYS, invitation, partial(_checked_offer, invitation=invitation))
-    ask(AGREE, Agreement(session, tuple(offers.values())), None)
+    offers = send(KEYS, invitation, partial(_checked_offer, invitation=invitation))
+    send(AGREE, Agreement(session, tuple(offers.values())), None)
     keys = {
         site: reply_key(secret, offer.public, session, f"site {site!r}")
         for site, offer in offers.items()
@@ -54,15 +54,15 @@ def _checked_offer(offer: object, site: str, invitation: Invitation) -> Offer:
     return offer
 
 
-def total(ask: Ask, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
+def total(send: Send, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
     """The sum of all sites' replies. One site's reply is uniformly random numbers to the coordinator."""
-    broadcast, step = replace(broadcast, session=opened.session), step_of(broadcast.asked)
+    broadcast, step = replace(broadcast, session=opened.session), step_of(broadcast.request)
     shapes = broadcast.shapes
-    question = question_digest(step, broadcast, digest(opened.roster))
+    request = request_digest(step, broadcast, digest(opened.roster))
     check = partial(
-        _checked, broadcast=broadcast, question=question, opened=opened, size=length(shapes)
+        _checked, broadcast=broadcast, request=request, opened=opened, size=length(shapes)
     )
-    answers = ask(step, broadcast, check)
+    answers = send(step, broadcast, check)
     added = np.zeros(length(shapes), np.uint64)
     for site in opened.roster:
         added += answers[site].values
@@ -70,9 +70,9 @@ def total(ask: Ask, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
 
 
 def _checked(
-    answer: object, site: str, broadcast: Broadcast, question: bytes, opened: Opened, size: int
+    answer: object, site: str, broadcast: Broadcast, request: bytes, opened: Opened, size: int
 ) -> Masked:
-    """The answer, if it is masked, of this round, length and site, and proved to be to this very question."""
+    """The answer, if it is masked, of this round, length and site, and proved to be to this very request."""
     if not isinstance(answer, Masked):
         raise FederationError(
             f"site {site!r} answered with {type(answer).__name__}, not masked sums: it may not be set up for them"
@@ -87,7 +87,7 @@ def _checked(
             f"site {site!r} sent {answer.values.size} masked numbers; asked were {size}"
         )
     if opened.keys is None:
-        check_signature(opened.roster, site, answer.proof, question, answer.values)
+        check_signature(opened.roster, site, answer.proof, request, answer.values)
     else:
-        check_tag(opened.keys[site], site, answer.proof, question, answer.values)
+        check_tag(opened.keys[site], site, answer.proof, request, answer.values)
     return answer

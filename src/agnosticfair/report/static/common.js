@@ -7,19 +7,19 @@ const el = (tag, about = {}, ...inside) => {
     else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
     else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...inside.filter((part) => part !== null && part !== undefined));
+  made.append(...inside.filter((subgroup) => subgroup !== null && subgroup !== undefined));
   return made;
 };
 const many = (x) => x.toLocaleString("en");
 
-// Cells: texts, or elements. The first of a line is its name. Where there is no room, a line becomes a
-// block, each of its cells with the name of its column.
+// Strata: texts, or elements. The first of a line is its name. Where there is no room, a line becomes a
+// block, each of its strata with the name of its column.
 const table = (caption, header, lines, about = {}) => {
   if (!lines.length) return null;
   const head = el("tr", { role: "row" }, ...header.map((text, k) => el("th", { role: "columnheader", scope: "col", class: k ? "n" : null, text })));
-  const body = lines.map((line) => el("tr", { role: "row" }, ...line.map((cell, k) => {
-    const made = k ? el("td", { role: "cell", class: "n", "data-label": header[k] }) : el("th", { role: "rowheader", scope: "row" });
-    made.append(cell instanceof Node ? cell : String(cell));
+  const body = lines.map((line) => el("tr", { role: "row" }, ...line.map((stratum, k) => {
+    const made = k ? el("td", { role: "stratum", class: "n", "data-label": header[k] }) : el("th", { role: "rowheader", scope: "row" });
+    made.append(stratum instanceof Node ? stratum : String(stratum));
     return made;
   })));
   const size = header.length > 6 ? "wide" : header.length > 3 ? "middling" : "";
@@ -34,7 +34,7 @@ const follow = (data) => {
   const open = JSON.parse(sessionStorage.getItem("open") || "[]");
   folds().forEach((fold, k) => { fold.open = open[k] === true; });
   const seen = JSON.stringify(data);
-  const ask = async () => {
+  const send = async () => {
     try {
       const news = await (await fetch("data.json", { cache: "no-store" })).json();
       if (JSON.stringify(news) !== seen) {
@@ -42,8 +42,8 @@ const follow = (data) => {
         location.reload();
         return;
       }
-    } catch { /* the server has gone, or is busy: ask again */ }
-    setTimeout(ask, 1000);
+    } catch { /* the server has gone, or is busy: send again */ }
+    setTimeout(send, 1000);
   };
-  setTimeout(ask, 1000);
+  setTimeout(send, 1000);
 };

@@ -17,18 +17,18 @@
   const timeline = (data) => {
     const points = data.timeline;
     const line = (label, key, more) => ({ label, data: points.map((p) => ({ x: p.rows, y: p[key] })), pointRadius: points.length > 40 ? 0 : 2, borderWidth: 2, ...more });
-    return chart("Difference between groups, all rows", `Interval valid at all times, against the limit ${Number(data.everybody.limit.toPrecision(4))}`, 300, {
+    return chart("Difference between groups, all rows", `Interval valid at all times, against the limit ${Number(data.overall.limit.toPrecision(4))}`, 300, {
       type: "line",
       data: { datasets: [
         line("upper end", "high", { borderColor: "#56b4e9", backgroundColor: "#56b4e933", fill: "+2", borderDash: [2, 3], pointStyle: "triangle" }),
         line("measured", "difference", { borderColor: "#0072b2", pointStyle: "circle" }),
         line("lower end", "low", { borderColor: "#56b4e9", borderDash: [2, 3], pointStyle: "rectRot" }),
-        { label: "limit", data: points.map((p) => ({ x: p.rows, y: data.everybody.limit })), borderColor: "#d55e00", borderWidth: 2, borderDash: [8, 4], pointRadius: 0, pointStyle: "line" },
+        { label: "limit", data: points.map((p) => ({ x: p.rows, y: data.overall.limit })), borderColor: "#d55e00", borderWidth: 2, borderDash: [8, 4], pointRadius: 0, pointStyle: "line" },
       ] },
       options: (axis) => ({ scales: { x: axis("rows seen", { type: "linear" }), y: axis("difference", { min: 0 }) } }),
     });
   };
-  const mix = (data) => chart("The mix, then and now", "Shares of the values that moved most", 60 + 38 * data.mix.length, {
+  const mix = (data) => chart("The mix, then and now", "Shares of the values that moved maximum", 60 + 38 * data.mix.length, {
     type: "bar",
     data: { labels: data.mix.map((m) => (innerWidth < 700 ? m.name.split(/(?<= = )/) : m.name)), datasets: [
       { label: "certified on", data: data.mix.map((m) => 100 * m.before), backgroundColor: "#999999" },

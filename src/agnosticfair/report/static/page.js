@@ -18,7 +18,7 @@
   const charts = [];
   const narrow = () => window.innerWidth < 600;
 
-  // --- small parts ---
+  // --- small subgroups ---
 
   const there = (x) => x !== null && x !== undefined && Number.isFinite(x);
   const fixed = (x, digits = 3) => (there(x) ? x.toFixed(digits) : "none");
@@ -27,12 +27,12 @@
   const atLeast = (x, digits = 3) => (there(x) ? (Math.floor(x * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits) : "none");
   const rough = (x) => percent(x, x > 0 && x < 0.0095 ? 1 : 0);
   const number = (x, text) => el("span", { class: "number", "data-value": there(x) ? x : null, text });
-  const short = (study) => study.notion.short || study.notion.quantity;
+  const short = (study) => study.metric.short || study.metric.quantity;
   let ids = 0;
   const fresh = () => `id${(ids += 1)}`;
 
   // Headings: one level deeper where the page has several studies.
-  const part = (study, text) => el(study.alone ? "h2" : "h3", { class: "part", id: fresh(), text });
+  const subgroup = (study, text) => el(study.alone ? "h2" : "h3", { class: "subgroup", id: fresh(), text });
   const sub = (study, text) => el(study.alone ? "h3" : "h4", { class: "sub", text });
   const fold = (title, ...inside) => el("details", {}, el("summary", { text: title }), ...inside);
 
@@ -62,18 +62,18 @@
 
   const comparison = (study) => {
     if (study.methods.length < 2) return null;
-    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["certified", "certified at most", atMost]];
+    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["certified", "certified at maximum", atMost]];
     const shown = columns.filter(([key]) => study.methods.some((m) => there(m[key])));
     const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => number(m[key], form(m[key]))), m.outcome || ""]);
     const notes = study.methods.filter((m) => m.note);
-    return el("section", {}, part(study, "Method against method"),
+    return el("section", {}, subgroup(study, "Method against method"),
       table(`${study.rows_are}; RD: risk difference, 0 is equal`, ["method", ...shown.map(([, text]) => text), "how it ended"], lines, { class: "methods" }),
       notes.length ? el("ul", { class: "notes" }, ...notes.map((m) => el("li", {}, el("strong", { text: `${m.name}: ` }), m.note))) : null,
       frontier(study));
   };
 
   const frontier = (study) => {
-    const names = { certified: `certified worst-case ${study.notion.quantity}`, difference: `${study.notion.quantity} on the ${study.rows_are}` };
+    const names = { certified: `certified worst-case ${study.metric.quantity}`, difference: `${study.metric.quantity} on the ${study.rows_are}` };
     const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(m[key]) && there(m.accuracy)));
     if (!keys.length) return null;
     const look = looks(study);
@@ -99,15 +99,15 @@
 
   // --- the explorer: weights per value, sums over the table of counts ---
 
-  // the notion comes with the data: its labels, and whether it bounds every group's rate or compares two
-  const gap = (notion, mass, took) => {
-    const found = notion.labels.map((labels) => {
+  // the metric comes with the data: its labels, and whether it bounds every group's rate or compares two
+  const gap = (metric, mass, took) => {
+    const found = metric.labels.map((labels) => {
       const rates = mass.flatMap((m, g) => {
         const b = labels.reduce((all, y) => all + m[y], 0);
-        const a = labels.reduce((all, y) => all + (notion.bounds && y === 1 ? m[y] - took[g][y] : took[g][y]), 0);
+        const a = labels.reduce((all, y) => all + (metric.bounds && y === 1 ? m[y] - took[g][y] : took[g][y]), 0);
         return b > 0 ? [a / b] : [];
       });
-      if (notion.bounds) return rates.length ? Math.max(...rates) : null;
+      if (metric.bounds) return rates.length ? Math.max(...rates) : null;
       return rates.length > 1 ? Math.max(...rates) - Math.min(...rates) : null;
     }).filter(there);
     return found.length ? Math.max(...found) : null;
@@ -124,7 +124,7 @@
     const all = mass.reduce((total, m) => total + m[0] + m[1], 0);
     const right = mass.reduce((total, m, g) => total + m[0] - took[g][0] + took[g][1], 0);
     const rates = mass.map((m, g) => (m[0] + m[1] > 0 ? (took[g][0] + took[g][1]) / (m[0] + m[1]) : null));
-    return all > 0 ? { accuracy: right / all, difference: gap(counts.notion, mass, took), rates } : { accuracy: null, difference: null, rates };
+    return all > 0 ? { accuracy: right / all, difference: gap(counts.metric, mass, took), rates } : { accuracy: null, difference: null, rates };
   };
 
   const shares = (counts, weights) => {
@@ -147,7 +147,7 @@
   const explorer = (study) => {
     const counts = study.explorer;
     if (study.kind === "running") return null;
-    const section = el("section", { class: "explorer" }, part(study, "Shift explorer: another mix of people"));
+    const section = el("section", { class: "explorer" }, subgroup(study, "Shift explorer: another mix of people"));
     if (!counts) {
       section.append(el("p", { text: study.no_explorer }));
       return section;
@@ -180,32 +180,32 @@
     const rows = names.map((name) => {
       const corner = counts.corners[name];
       const button = corner ? el("button", { type: "button", class: "worst", "data-method": name, "aria-label": `Worst corner of ${name}`, text: "Worst corner", onclick: () => apply(weights.map((column, c) => column.map((_, v) => (corner.only[c] === null || corner.only[c] === v ? 1 : 0)))) }) : "none";
-      const cell = () => el("span", { class: "number" });
-      const rates = counts.groups.map(cell);
-      return { name, accuracy: cell(), difference: cell(), rates, button };
+      const stratum = () => el("span", { class: "number" });
+      const rates = counts.groups.map(stratum);
+      return { name, accuracy: stratum(), difference: stratum(), rates, button };
     });
-    const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at most", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
-    const grid = table(`Accuracy and ${study.notion.quantity} of every method at this mix`, header, rows.map((row) => [
+    const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at maximum", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
+    const grid = table(`Accuracy and ${study.metric.quantity} of every method at this mix`, header, rows.map((row) => [
       row.name, number(usual[row.name].accuracy, fixed(usual[row.name].accuracy)), row.accuracy, number(usual[row.name].difference, fixed(usual[row.name].difference)), row.difference, there(certified[row.name]) ? number(certified[row.name], atMost(certified[row.name])) : "none", ...row.rates, row.button,
     ]), { class: "mix" });
     const said = el("p", { class: "said", role: "status" });
     const brief = el("p", { class: "brief", "aria-hidden": "true" }); // on a phone, in sight of every slider
-    const bars = chart(`At this mix: ${study.notion.quantity}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
+    const bars = chart(`At this mix: ${study.metric.quantity}`, "One bar per method, beside its bar for the test rows and the bound that is certified; the table above has the numbers.", 90 + 44 * names.length, {
       type: "bar",
       data: { labels: names, datasets: [
         { label: "at this mix", data: [], backgroundColor: names.map((name) => look[name][0]) },
         { label: "test rows", data: names.map((name) => usual[name].difference), backgroundColor: theme.faint },
-        { label: "certified at most", data: names.map((name) => certified[name] ?? null), backgroundColor: theme.paper, borderColor: theme.ink, borderWidth: 1.5 },
+        { label: "certified at maximum", data: names.map((name) => certified[name] ?? null), backgroundColor: theme.paper, borderColor: theme.ink, borderWidth: 1.5 },
       ] },
-      options: { indexAxis: "y", scales: { x: axis(study.notion.quantity, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fontColor: theme.ink, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || theme.paper, lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
+      options: { indexAxis: "y", scales: { x: axis(study.metric.quantity, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fontColor: theme.ink, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || theme.paper, lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
     });
     const drawn = charts[charts.length - 1];
 
-    const put = (cell, value, before) => {
-      cell.textContent = fixed(value);
-      if (there(value)) cell.setAttribute("data-value", value); else cell.removeAttribute("data-value");
-      cell.classList.toggle("up", there(value) && there(before) && value > before + 5e-4);
-      cell.classList.toggle("down", there(value) && there(before) && value < before - 5e-4);
+    const put = (stratum, value, before) => {
+      stratum.textContent = fixed(value);
+      if (there(value)) stratum.setAttribute("data-value", value); else stratum.removeAttribute("data-value");
+      stratum.classList.toggle("up", there(value) && there(before) && value > before + 5e-4);
+      stratum.classList.toggle("down", there(value) && there(before) && value < before - 5e-4);
     };
     function draw() {
       const now = shares(counts, weights);
@@ -220,7 +220,7 @@
         const found = at(counts, weights, counts.positive[row.name]);
         put(row.accuracy, found.accuracy, usual[row.name].accuracy);
         put(row.difference, found.difference, usual[row.name].difference);
-        row.rates.forEach((cell, g) => put(cell, found.rates[g]));
+        row.rates.forEach((stratum, g) => put(stratum, found.rates[g]));
         drawn.data.datasets[0].data[k] = found.difference;
         if (row.name === study.headline) brief.textContent = `${row.name}: accuracy ${fixed(found.accuracy)}, ${short(study)} ${fixed(found.difference)}`;
         if (there(certified[row.name]) && found.difference > certified[row.name]) beyond.push(row.name);
@@ -231,31 +231,31 @@
       const told = [`This mix: ${kept}.`];
       if (few.length) told.push(`Careful: ${few.join(" and ")} rests on fewer than 100 rows here, so the numbers are uncertain.`);
       const moved = weights.some((column) => column.some((w) => w !== 1));
-      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. ${moved ? "A certificate holds over its own set (named parts, or reweighings), and this mix is not in it." : "The certificate is about the rows it was made on, and these are others."}`);
+      if (beyond.length) told.push(`Above its certified bound: ${beyond.join(", ")}. ${moved ? "A certificate holds over its own set (named subgroups, or reweightings), and this mix is not in it." : "The certificate is about the rows it was made on, and these are others."}`);
       said.textContent = told.join(" ");
       said.classList.toggle("alert", few.length + beyond.length > 0);
     }
     section.append(el("div", { class: "explore" }, brief, el("div", { class: "sliders" }, ...sets), el("div", { class: "results" }, el("p", { class: "buttons" }, reset), said, grid, bars)),
-      el("p", { class: "note", text: `Worst corner: of all parts with one value, or all values, of each column, the one with the largest ${study.notion.quantity} that has at least ${many(counts.least_rows)} rows and ${percent(counts.least_share, 0)} of every group. A certificate holds over its own set, which need not contain such a part.` }));
+      el("p", { class: "note", text: `Worst corner: of all subgroups with one value, or all values, of each column, the one with the largest ${study.metric.quantity} that has at minimum ${many(counts.min_rows)} rows and ${percent(counts.min_share, 0)} of every group. A certificate holds over its own set, which need not contain such a subgroup.` }));
     draw();
     return section;
   };
 
-  // --- named parts: intervals, all at once; hollow marks are parts with too few rows ---
+  // --- named subgroups: intervals, all at once; hollow marks are subgroups with too few rows ---
 
   const forest = (study) => {
     const method = study.methods.find((m) => m.name === study.headline);
-    const parts = method.parts;
-    if (!parts || !(parts.estimable.length + parts.few.length)) return null;
-    const shown = [...parts.estimable.map((p) => ({ ...p, able: true })), ...parts.few];
-    const most = narrow() ? 20 : 52;
+    const subgroups = method.subgroups;
+    if (!subgroups || !(subgroups.estimable.length + subgroups.few.length)) return null;
+    const shown = [...subgroups.estimable.map((p) => ({ ...p, able: true })), ...subgroups.few];
+    const maximum = narrow() ? 20 : 52;
     const lines = (name) => { // a long name on as many lines as it has values
-      const said = name.length > most ? name.split(" and ").map((text, k) => (k ? `and ${text}` : text)) : [name];
-      return said.map((text) => (text.length > most ? `${text.slice(0, most - 1)}…` : text));
+      const said = name.length > maximum ? name.split(" and ").map((text, k) => (k ? `and ${text}` : text)) : [name];
+      return said.map((text) => (text.length > maximum ? `${text.slice(0, maximum - 1)}…` : text));
     };
     const labels = shown.map((p) => { const own = lines(p.name); if (!narrow()) own[own.length - 1] += ` (${many(p.rows)})`; return own; });
-    const [able, few] = parts.counts;
-    const level = percent(parts.confidence, 0);
+    const [able, few] = subgroups.counts;
+    const level = percent(subgroups.confidence, 0);
     const found = (p) => `${fixed(p.difference)}${there(p.high) && p.able ? `, ${level} interval ${fixed(p.low)} to ${atMost(p.high)}` : p.able ? ", measured only" : ", not estimable"}`;
     const ends = shown.map((p) => (p.able && there(p.high) ? [p.low, p.high] : null));
     const sets = [
@@ -264,21 +264,21 @@
       { label: `${level} interval, all at once`, data: ends, backgroundColor: theme.dark ? "#56b4e9b3" : `${COLOURS[0]}66`, barThickness: 7, order: 1 },
     ].filter((set) => set.data.some((point) => point && (Array.isArray(point) || there(point.x))));
     const bound = { id: "bound", afterDatasetsDraw: (c) => {
-      if (!there(parts.upper)) return;
-      const x = c.scales.x.getPixelForValue(parts.upper), { top, bottom } = c.chartArea, ink = c.ctx;
+      if (!there(subgroups.upper)) return;
+      const x = c.scales.x.getPixelForValue(subgroups.upper), { top, bottom } = c.chartArea, ink = c.ctx;
       ink.save();
       ink.strokeStyle = COLOURS[1]; ink.setLineDash([6, 4]); ink.lineWidth = 1.5;
       ink.beginPath(); ink.moveTo(x, top); ink.lineTo(x, bottom); ink.stroke();
       ink.restore();
     } };
-    const right = Math.max(0.05, ...shown.flatMap((p) => [p.difference, p.able ? p.high ?? 0 : 0]), parts.upper ?? 0);
-    const config = { type: "bar", plugins: [bound], data: { labels, datasets: sets }, options: { indexAxis: "y", scales: { x: axis(study.notion.quantity, { min: 0, max: Math.min(1, Math.ceil(21 * right) / 20) }), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(), tooltip: { callbacks: { title: (items) => shown[items[0].dataset.type === "scatter" ? items[0].raw.y : items[0].dataIndex].name, label: (item) => found(shown[item.dataset.type === "scatter" ? item.raw.y : item.dataIndex]) } } } } };
+    const right = Math.max(0.05, ...shown.flatMap((p) => [p.difference, p.able ? p.high ?? 0 : 0]), subgroups.upper ?? 0);
+    const config = { type: "bar", plugins: [bound], data: { labels, datasets: sets }, options: { indexAxis: "y", scales: { x: axis(study.metric.quantity, { min: 0, max: Math.min(1, Math.ceil(21 * right) / 20) }), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(), tooltip: { callbacks: { title: (items) => shown[items[0].dataset.type === "scatter" ? items[0].raw.y : items[0].dataIndex].name, label: (item) => found(shown[item.dataset.type === "scatter" ? item.raw.y : item.dataIndex]) } } } } };
     const height = 90 + labels.reduce((all, own) => all + 14 + 14 * own.length, 0);
-    const note = parts.certified
-      ? `${able === 1 ? "The one estimable part" : `The ${parts.estimable.length} of the highest bound among ${many(able)} estimable parts`}; dashed: certified at most ${atMost(parts.upper)}.${few ? ` ${many(few)} ${few === 1 ? "part is" : "parts are"} not estimable (too few rows for ±${parts.precision}): their hollow marks are measured, and nothing is certified of them.` : ""}`
-      : `${parts.why} ${able === 1 ? "One part has rows enough." : able ? `The ${parts.estimable.length} largest among ${many(able)} parts with rows enough.` : ""}${few ? ` ${many(few)} have too few rows to tell: hollow marks.` : ""}`;
-    const data = table("Named parts", ["part", "rows", "measured", "interval", "impact ratio", "its lower bound"], shown.map((p) => [p.name, many(p.rows), number(p.difference, fixed(p.difference)), p.able ? (there(p.high) ? `${fixed(p.low)} to ${atMost(p.high)}` : "measured only") : "not estimable", fixed(p.ratio), p.able && there(p.ratio_low) ? atLeast(p.ratio_low) : "none"]));
-    return el("section", { class: "forest" }, part(study, "Named parts"), chart(`${study.notion.quantity} in named parts (rows)`, `${shown.slice(0, 3).map((p) => `${p.name}: ${found(p)}`).join("; ")}.`, height, config, data, note));
+    const note = subgroups.certified
+      ? `${able === 1 ? "The one estimable subgroup" : `The ${subgroups.estimable.length} of the highest bound among ${many(able)} estimable subgroups`}; dashed: certified at maximum ${atMost(subgroups.upper)}.${few ? ` ${many(few)} ${few === 1 ? "subgroup is" : "subgroups are"} not estimable (too few rows for ±${subgroups.precision}): their hollow marks are measured, and nothing is certified of them.` : ""}`
+      : `${subgroups.why} ${able === 1 ? "One subgroup has rows enough." : able ? `The ${subgroups.estimable.length} largest among ${many(able)} subgroups with rows enough.` : ""}${few ? ` ${many(few)} have too few rows to tell: hollow marks.` : ""}`;
+    const data = table("SubgroupSet subgroups", ["subgroup", "rows", "measured", "interval", "impact ratio", "its lower bound"], shown.map((p) => [p.name, many(p.rows), number(p.difference, fixed(p.difference)), p.able ? (there(p.high) ? `${fixed(p.low)} to ${atMost(p.high)}` : "measured only") : "not estimable", fixed(p.ratio), p.able && there(p.ratio_low) ? atLeast(p.ratio_low) : "none"]));
+    return el("section", { class: "forest" }, subgroup(study, "SubgroupSet subgroups"), chart(`${study.metric.quantity} in named subgroups (rows)`, `${shown.slice(0, 3).map((p) => `${p.name}: ${found(p)}`).join("; ")}.`, height, config, data, note));
   };
 
   // --- one method in detail ---
@@ -293,16 +293,16 @@
     };
     const tau = method.tau;
     const bounded = there(tau);
-    const parts = [
+    const subgroups = [
       line("Held-out log loss of the learners", [[(e) => e.held_out, "log loss", COLOURS[4]]], "Mean log loss on rows that the learners were not trained on, by round."),
       line("Loss", [[(e) => (e.stage && e.stage !== "program" ? null : e.loss), "loss", COLOURS[0]]], "Loss by round."),
       line("Worst difference in training", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", hue("#000000"), [5, 4]]], "Worst case of the smooth difference by round, with tau."),
       bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.", { min: 0, suggestedMax: tau / 10 }) : null,
       line("Multiplier of the fairness constraint", [[(e) => e.multiplier, "multiplier", COLOURS[2]]], "Multiplier by round."),
       line("Training accuracy", [[(e) => e.accuracy, "accuracy", hue(COLOURS[6])]], "Training accuracy by round."),
-    ].filter((part) => part);
+    ].filter((subgroup) => subgroup);
     const keys = ["stage", "held_out", "loss", "worst", "multiplier", "accuracy", "step", "cuts", "lp"].filter((key) => history.some((e) => e[key] !== undefined));
-    return el("div", {}, sub(study, `Training, ${history.length} rounds`), el("div", { class: "small" }, ...parts),
+    return el("div", {}, sub(study, `Training, ${history.length} rounds`), el("div", { class: "small" }, ...subgroups),
       fold("Numbers of these charts", table("Rounds", ["round", ...keys], history.map((e) => [e.round, ...keys.map((key) => (typeof e[key] === "number" ? number(e[key], Number.isInteger(e[key]) ? String(e[key]) : e[key].toFixed(5)) : e[key] ?? "none"))]))));
   };
 
@@ -334,13 +334,13 @@
       own.forEach((drawn) => { drawn.destroy(); charts.splice(charts.indexOf(drawn), 1); });
       const before = charts.length;
       const method = study.methods.find((m) => m.name === name);
-      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), alphas(method)].filter((part) => part));
+      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), alphas(method)].filter((subgroup) => subgroup));
       own = charts.slice(before);
     };
     const choose = study.methods.length > 1 ? el("p", { class: "choose" }, el("label", { for: id, text: "Method: " }), el("select", { id, class: "method", onchange: (event) => show(event.target.value) }, ...study.methods.map((m) => el("option", { value: m.name, text: m.name, selected: m.name === study.headline })))) : null;
     show(study.headline);
     if (!place.textContent && study.methods.length < 2) return null;
-    return el("section", {}, part(study, "In detail"), choose, place);
+    return el("section", {}, subgroup(study, "In detail"), choose, place);
   };
 
   // --- where it comes from ---
@@ -351,7 +351,7 @@
     const from = study.provenance;
     const lines = [...flat(study.configuration), ...flat(from.versions || {}).map(([k, v]) => [`version of ${k}`, v])];
     const data = Object.entries(from.data || {});
-    return el("section", {}, part(study, "Configuration, and how to reproduce it"),
+    return el("section", {}, subgroup(study, "Configuration, and how to reproduce it"),
       from.command ? el("pre", { tabindex: "0", "aria-label": "The command that made this run" }, el("code", { text: from.command })) : el("p", { text: "The command is not known: the run was made by a program, or deployed." }),
       data.length ? table("Data: the same fingerprint means the same columns and values; it is told of public data only", ["data", "rows", "sha256"], data.map(([name, d]) => [name, many(d.rows), d.sha256 ? el("code", { class: "hash", text: d.sha256 }) : "not told"])) : null,
       fold("All settings and versions", table("Settings and versions", ["name", "value"], lines, { class: "settings" })));
@@ -373,8 +373,8 @@
         if (made) { made.classList.add("drawn"); articles[k].append(made); }
       }
     });
-    const parts = [...document.querySelectorAll(data.studies.length > 1 ? "article > h2" : ".part")];
-    const contents = el("nav", { "aria-label": "Contents" }, ...parts.map((heading) => el("a", { href: `#${heading.id}`, text: heading.textContent })));
+    const subgroups = [...document.querySelectorAll(data.studies.length > 1 ? "article > h2" : ".subgroup")];
+    const contents = el("nav", { "aria-label": "Contents" }, ...subgroups.map((heading) => el("a", { href: `#${heading.id}`, text: heading.textContent })));
     document.querySelectorAll("#top nav").forEach((nav) => nav.remove());
     document.getElementById("top").append(contents);
   };

@@ -14,11 +14,11 @@ from agnosticfair.data.encoding import FEATURE_BITS, Encoding, check_finite, sho
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, FederationError
 
-MOST_LABELS = 20
-MOST_GROUPS = 100
-MOST_FEATURES = 10_000
-MOST_VALUES = 200
-"""A column with more values names nobody's part."""
+MAX_LABELS = 20
+MAX_GROUPS = 100
+MAX_FEATURES = 10_000
+MAX_VALUES = 200
+"""A column with more values names nobody's subgroup."""
 
 _YES = "1 yes y true t positive approved accepted granted admitted hired passed pass good high success successful"
 YES = {*_YES.split(), "paid", "won", "favorable", "+"}
@@ -27,19 +27,20 @@ NO = {*_NO.split(), "unfavorable", "-", "none"}
 
 
 @dataclass(frozen=True)
-class Census:
+class SummaryStatistics:
     """Counts, ranges and vocabularies of a client's rows, or of several clients' together.
 
     labels: target value -> rows.  groups: sensitive feature -> group -> rows.  numeric:
     column -> (low, high).  categorical: column -> sorted vocabulary, of which not all need occur.
     weight: of all rows, where they have weights; None for one each.  other: the values of columns that are no
-    features and may name parts, of those that all clients have.  dates: the numeric columns that are dates, at all
-    clients.  bands: column -> edges of its bins, where a schema declares them.  missing: the numeric columns that some
+    features and may name subgroups, of those that all clients have.  dates: the numeric columns that are dates, at all
+    clients.  bins: column -> edges of its bins, where a schema declares them.  missing: the numeric columns that some
     rows lack; the range of one that all rows lack is empty: its low end is LARGEST, its high end -LARGEST.
 
-    >>> one = Census(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
-    >>> one + Census(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
-    Census(n=3, labels={'no': 2, 'yes': 1}, groups={}, numeric={'age': (20.0, 40.0)}, categorical={'job': ('a', 'b')})
+    >>> one = SummaryStatistics(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
+    >>> one + SummaryStatistics(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
+    Summary statistics(n=3, labels={'no': 2, 'yes': 1}, groups={}, numeric={'age': (20.0, 40.0)}, categorical={'job':
+    ('a', 'b')})
     """
 
     n: int
@@ -50,16 +51,16 @@ class Census:
     weight: float | None = field(default=None, repr=False)
     other: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     dates: tuple[str, ...] = field(default=(), repr=False)
-    bands: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
+    bins: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
     missing: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def mass(self) -> float:
         return self.n if self.weight is None else self.weight
 
-    def __add__(self, other: Census) -> Census:
+    def __add__(self, other: SummaryStatistics) -> SummaryStatistics:
         _check_same_columns(self, other)
-        return Census(
+        return SummaryStatistics(
             self.n + other.n,
             _added(self.labels, other.labels),
             {k: _added(self.groups[k], other.groups[k]) for k in sorted(self.groups)},
@@ -77,7 +78,7 @@ class Census:
                 for k in sorted({*self.other} & {*other.other})
             },
             tuple(sorted({*self.dates} & {*other.dates})),
-            {k: v for k, v in self.bands.items() if other.bands.get(k) == v},
+            {k: v for k, v in self.bins.items() if other.bins.get(k) == v},
             tuple(sorted({*self.missing} | {*other.missing})),
         )
 
@@ -86,7 +87,7 @@ class Census:
         """The ranges of columns of numbers, in the order of their names; (0, 0) where all rows lack the number."""
         return {k: (v if v[0] <= v[1] else (0.0, 0.0)) for k, v in sorted(self.numeric.items())}
 
-    def outline(self) -> Census:
+    def outline(self) -> SummaryStatistics:
         """The same without a count: which labels and groups there are, ranges and categories."""
         none = {name: dict.fromkeys(groups, 0) for name, groups in self.groups.items()}
         weight = None if self.weight is None else 0.0
@@ -97,16 +98,16 @@ class Census:
         data = asdict(self)
         if self.weight is None:
             del data["weight"]
-        for name in ("other", "dates", "bands", "missing"):
+        for name in ("other", "dates", "bins", "missing"):
             if not data[name]:
                 del data[name]
         return data
 
     @classmethod
-    def from_json(cls, data: object, who: str = "a client") -> Census:
+    def from_json(cls, data: object, who: str = "a client") -> SummaryStatistics:
         """The inverse of ``to_json``; the data is not trusted.
 
-        >>> Census.from_json(
+        >>> SummaryStatistics.from_json(
         ...     {"n": 1, "labels": {"no": 1}, "groups": {}, "numeric": {}, "categorical": {}}
         ... ).n
         1
@@ -115,14 +116,14 @@ class Census:
             return _parse(data)
         except ValueError as problem:
             raise FederationError(
-                f"the census of {who} is damaged: {problem}; check that client's version"
+                f"the summary statistics of {who} is damaged: {problem}; check that client's version"
             ) from None
 
 
-def take_census(table: Table, who: str) -> Census:
+def summary_statistics(table: Table, who: str) -> SummaryStatistics:
     """Summarise a client's rows; ``who`` names the client in errors, e.g. "client 'north'".
 
-    >>> take_census(Table({}, {}, Column.of(["no", "yes", "no"]), {}), "client 'north'").labels
+    >>> summary_statistics(Table({}, {}, Column.of(["no", "yes", "no"]), {}), "client 'north'").labels
     {'no': 2, 'yes': 1}
     """
     if table.target is None:
@@ -134,7 +135,7 @@ def take_census(table: Table, who: str) -> Census:
         check_finite(name, values, who, missing=True)
     for name, column in table.categorical.items():
         _counts(column, f"column {name!r}", who)
-    return Census(
+    return SummaryStatistics(
         len(table),
         _counts(table.target, "the label", who),
         {
@@ -153,38 +154,40 @@ def take_census(table: Table, who: str) -> Census:
         {
             k: tuple(sorted(c.categories))
             for k, c in sorted(table.other.items())
-            if len(c.categories) <= MOST_VALUES
+            if len(c.categories) <= MAX_VALUES
         },
         table.dates,
         missing=tuple(k for k, v in numeric if np.isnan(v).any()),
     )
 
 
-def counts_of(census: Census, agreed: Census, who: str) -> dict[str, np.ndarray]:
-    """The counts of a census as sums, in the order of the outline that was agreed on.
+def counts_of(
+    statistics: SummaryStatistics, agreed: SummaryStatistics, who: str
+) -> dict[str, np.ndarray]:
+    """The counts of summary statistics as sums, in the order of the outline that was agreed on.
 
-    >>> one = Census(3, {"no": 2, "yes": 1}, {}, {}, {})
+    >>> one = SummaryStatistics(3, {"no": 2, "yes": 1}, {}, {}, {})
     >>> counts_of(one, one.outline(), "client 'north'")["labels"]
     array([2., 1.])
     """
-    found = {"n": np.array(float(census.n)), "weight": np.array(float(census.mass))}
-    columns = {"labels": (census.labels, agreed.labels)}
+    fields = {"n": np.array(float(statistics.n)), "weight": np.array(float(statistics.mass))}
+    columns = {"labels": (statistics.labels, agreed.labels)}
     for name in agreed.groups:
-        columns[f"groups {name}"] = (census.groups.get(name, {}), agreed.groups[name])
-    for field_name, (own, known) in columns.items():
-        if new := sorted({*own} - {*known}):
+        columns[f"groups {name}"] = (statistics.groups.get(name, {}), agreed.groups[name])
+    for field_name, (counts, known) in columns.items():
+        if new := sorted({*counts} - {*known}):
             raise DataError(
                 f"{field_name.replace('groups ', 'sensitive feature ')} of {who} has {shown(new)}, which was not "
                 "agreed on: add it to the schema, or correct the rows"
             )
-        found[field_name] = np.array([float(own.get(value, 0)) for value in sorted(known)])
-    return found
+        fields[field_name] = np.array([float(counts.get(value, 0)) for value in sorted(known)])
+    return fields
 
 
-def counted(agreed: Census, total: Mapping[str, np.ndarray]) -> Census:
-    """The census of all clients together, from what was agreed on and the total of ``counts_of``.
+def counted(agreed: SummaryStatistics, total: Mapping[str, np.ndarray]) -> SummaryStatistics:
+    """The summary statistics of all clients together, from what was agreed on and the total of ``counts_of``.
 
-    >>> one = Census(3, {"no": 2, "yes": 1}, {}, {}, {})
+    >>> one = SummaryStatistics(3, {"no": 2, "yes": 1}, {}, {}, {})
     >>> counted(one.outline(), counts_of(one, one.outline(), "")) == one
     True
     """
@@ -202,115 +205,129 @@ def counted(agreed: Census, total: Mapping[str, np.ndarray]) -> Census:
     )
 
 
-def counts_shapes(agreed: Census) -> dict[str, tuple[int, ...]]:
+def counts_shapes(agreed: SummaryStatistics) -> dict[str, tuple[int, ...]]:
     """What every client's answer of ``counts_of`` must look like."""
     groups = {f"groups {name}": (len(values),) for name, values in agreed.groups.items()}
     return {"n": (), "weight": (), "labels": (len(agreed.labels),), **groups}
 
 
-def merge(censuses: Mapping[str, Census]) -> Census:
+def merge(all_statistics: Mapping[str, SummaryStatistics]) -> SummaryStatistics:
     """The sum over clients, in the order of their names; an error names the clients and the column.
 
-    >>> a = Census(1, {"no": 1}, {}, {}, {})
+    >>> a = SummaryStatistics(1, {"no": 1}, {}, {}, {})
     >>> merge({"north": a, "south": a}).n
     2
     """
-    if not censuses:
+    if not all_statistics:
         raise DataError("there are no clients: name at least one file")
-    (first, total), *rest = sorted(censuses.items())
-    for name, census in rest:
-        _check_same_columns(censuses[first], census, f"client {first!r}", f"client {name!r}")
-        total = total + census
+    (first, total), *rest = sorted(all_statistics.items())
+    for name, statistics in rest:
+        _check_same_columns(
+            all_statistics[first], statistics, f"client {first!r}", f"client {name!r}"
+        )
+        total = total + statistics
     return total
 
 
-def check_labels_known(censuses: Mapping[str, Census], positive: str | None = None) -> None:
+def check_labels_known(
+    all_statistics: Mapping[str, SummaryStatistics], positive: str | None = None
+) -> None:
     """Raise, naming the client, where its target has values that the others do not know.
 
     Two labels are meant unless the positive one is named. Then all others are negative; but a client
     without a positive row and with a label of its own is taken to spell its labels differently.
 
-    >>> a = Census(2, {"no": 1, "yes": 1}, {}, {}, {})
+    >>> a = SummaryStatistics(2, {"no": 1, "yes": 1}, {}, {}, {})
     >>> check_labels_known({"north": a, "south": a})
     """
-    clients = Counter(label for census in censuses.values() for label in census.labels)
-    rows: Counter[str] = sum((Counter(census.labels) for census in censuses.values()), Counter())
+    clients = Counter(
+        label for statistics in all_statistics.values() for label in statistics.labels
+    )
+    rows: Counter[str] = sum(
+        (Counter(statistics.labels) for statistics in all_statistics.values()), Counter()
+    )
     if len(clients) <= 2 or (positive is not None and positive not in clients):
         return
     two = sorted(clients, key=lambda label: (clients[label], rows[label]), reverse=True)[:2]
-    for name, census in sorted(censuses.items()):
-        own = [label for label in sorted(census.labels) if clients[label] < len(censuses)]
+    for name, statistics in sorted(all_statistics.items()):
+        unknown = [
+            label for label in sorted(statistics.labels) if clients[label] < len(all_statistics)
+        ]
         if positive is None:
-            own = [label for label in own if label not in two]
+            unknown = [label for label in unknown if label not in two]
         else:
-            own = [label for label in own if clients[label] == 1 and positive not in census.labels]
-        if own:
+            unknown = [
+                label
+                for label in unknown
+                if clients[label] == 1 and positive not in statistics.labels
+            ]
+        if unknown:
             raise DataError(
-                f"the target of client {name!r} has the value {own[0]!r}, which the others do not know "
-                f"(they have {shown(sorted({*clients} - {*own}))}): write the same labels everywhere"
+                f"the target of client {name!r} has the value {unknown[0]!r}, which the others do not know "
+                f"(they have {shown(sorted({*clients} - {*unknown}))}): write the same labels everywhere"
             )
 
 
-def encoding_of(census: Census, scale: bool = True) -> Encoding:
+def encoding_of(statistics: SummaryStatistics, scale: bool = True) -> Encoding:
     """The encoding all clients use, its columns in the order of their names.
 
-    >>> encoding_of(Census(1, {"no": 1}, {}, {"age": (20.0, 40.0)}, {})).numeric
+    >>> encoding_of(SummaryStatistics(1, {"no": 1}, {}, {"age": (20.0, 40.0)}, {})).numeric
     (('age', 20.0, 40.0),)
     """
     return Encoding(
-        tuple((name, low, high) for name, (low, high) in census.ranges.items()),
-        tuple(sorted(census.categorical.items())),
+        tuple((name, low, high) for name, (low, high) in statistics.ranges.items()),
+        tuple(sorted(statistics.categorical.items())),
         scale,
-        dates=census.dates,
-        missing=census.missing,
+        dates=statistics.dates,
+        missing=statistics.missing,
     )
 
 
-def check_census(census: Census) -> None:
-    """Raise unless the merged census can be learned from: two labels, two groups, a feature.
+def check_statistics(statistics: SummaryStatistics) -> None:
+    """Raise unless the merged summary statistics can be learned from: two labels, two groups, a feature.
 
-    >>> check_census(Census(2, {"no": 1, "yes": 1}, {}, {"age": (1.0, 2.0)}, {}))
+    >>> check_statistics(SummaryStatistics(2, {"no": 1, "yes": 1}, {}, {"age": (1.0, 2.0)}, {}))
     """
-    labels = _present(census.labels)
+    labels = _present(statistics.labels)
     if len(labels) < 2:
         raise DataError(
             f"the label is {shown(labels) or 'missing'} in every row of every client; "
             "learning needs two labels: check the target column"
         )
-    for sensitive_feature, counts in census.groups.items():
+    for sensitive_feature, counts in statistics.groups.items():
         groups = _present(counts)
         if len(groups) < 2:
             raise DataError(
                 f"sensitive feature {sensitive_feature!r} has one group ({shown(groups)}) over all clients; "
                 "fairness needs at least two: check the column"
             )
-        if len(groups) > MOST_GROUPS:
+        if len(groups) > MAX_GROUPS:
             raise DataError(
                 f"sensitive feature {sensitive_feature!r} has {len(groups)} groups; fairness between more than "
-                f"{MOST_GROUPS} cannot be measured: join them, or name another column"
+                f"{MAX_GROUPS} cannot be measured: join them, or name another column"
             )
-    if not census.numeric and not census.categorical:
+    if not statistics.numeric and not statistics.categorical:
         raise DataError("there are no feature columns: keep at least one beside label and groups")
-    width = encoding_of(census).width
-    if width > MOST_FEATURES:
+    width = encoding_of(statistics).width
+    if width > MAX_FEATURES:
         raise DataError(
-            f"the columns make {width} features; {MOST_FEATURES} are the most that can be solved for: "
+            f"the columns make {width} features; {MAX_FEATURES} are the most that can be solved for: "
             "drop columns, or those with many categories"
         )
 
 
-def positive_label(census: Census, positive: str | None = None) -> str:
+def positive_label(statistics: SummaryStatistics, positive: str | None = None) -> str:
     """The label that counts as 1: the one named, else of two the one that ``positive_rule`` finds.
 
-    >>> positive_label(Census(2, {"<=50K": 1, ">50K": 1}, {}, {}, {}))
+    >>> positive_label(SummaryStatistics(2, {"<=50K": 1, ">50K": 1}, {}, {}, {}))
     '>50K'
     """
-    labels = _present(census.labels)
+    labels = _present(statistics.labels)
     if positive is not None:
         if positive not in labels:
             raise DataError(f"no row has the label {positive!r}; name one of {shown(labels)}")
         return positive
-    if len(labels) > MOST_LABELS and all(number_in(label) is not None for label in labels):
+    if len(labels) > MAX_LABELS and all(number_in(label) is not None for label in labels):
         raise DataError(
             f"the target has {len(labels)} different numbers, which is a quantity and not a label: "
             "make a column that says whether it is above a limit"
@@ -338,7 +355,7 @@ def positive_rule(labels: Sequence[str]) -> tuple[str, str]:
     rules: list[tuple[str, Callable[[str], bool]]] = [
         ("it begins with '>'", lambda label: label.startswith(">")),
         ("it says yes", lambda label: label.strip().casefold() in YES),
-        ("the other says no", lambda label: not _says_no(label)),
+        ("the other says no", lambda label: not _means_no(label)),
     ]
     for why, holds in rules:
         if holds(one) != holds(two):
@@ -346,7 +363,7 @@ def positive_rule(labels: Sequence[str]) -> tuple[str, str]:
     return two, "the last in sorted order"
 
 
-def _says_no(label: str) -> bool:
+def _means_no(label: str) -> bool:
     plain = label.strip().casefold()
     return plain in NO or plain.startswith(("not ", "not_", "non-", "no ", "no_"))
 
@@ -359,8 +376,8 @@ def number_in(text: str) -> float | None:
         return None
 
 
-def _parse(data: object) -> Census:
-    more = {"weight", "other", "dates", "bands", "missing"}
+def _parse(data: object) -> SummaryStatistics:
+    more = {"weight", "other", "dates", "bins", "missing"}
     optional = more & {*data} if isinstance(data, dict) else set()
     fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"} | optional)
     n = wire.count(fields["n"], "'n'")
@@ -373,19 +390,19 @@ def _parse(data: object) -> Census:
 
     def vocabularies(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         texts = ((k, wire.texts(v, f"the vocabulary of {k!r}")) for k, v in sorted(value.items()))
-        return {k: tuple(sorted(found)) for k, found in texts}
+        return {k: tuple(sorted(values)) for k, values in texts}
 
     groups = wire.mapping(fields["groups"], "'groups'")
     numeric = wire.mapping(fields["numeric"], "'numeric'")
     categorical = wire.mapping(fields["categorical"], "'categorical'")
     other = wire.mapping(fields.get("other", {}), "'other'")
-    bands = wire.mapping(fields.get("bands", {}), "'bands'")
+    bins = wire.mapping(fields.get("bins", {}), "'bins'")
     missing = wire.texts(fields.get("missing", ()), "'missing'")
     if not {*numeric} >= {*missing}:
         raise ValueError("'missing' should be columns of numbers")
     if both := sorted({*numeric} & {*categorical}):
         raise ValueError(f"column {both[0]!r} is both numeric and categorical")
-    return Census(
+    return SummaryStatistics(
         n,
         counts(fields["labels"], "'labels'"),
         {k: counts(v, f"the counts of {k!r}") for k, v in sorted(groups.items())},
@@ -394,7 +411,7 @@ def _parse(data: object) -> Census:
         wire.limits([0, fields["weight"]], "'weight'")[1] if "weight" in optional else None,
         vocabularies(other),
         wire.texts(fields.get("dates", ()), "'dates'"),
-        {k: edges_in(v, f"the bands of {k!r}") for k, v in sorted(bands.items())},
+        {k: edges_in(v, f"the bins of {k!r}") for k, v in sorted(bins.items())},
         missing,
     )
 
@@ -409,14 +426,17 @@ def edges_in(value: object, what: str) -> tuple[float, ...]:
     """Edges of bins from their plain form, which is not trusted: finite numbers that ascend."""
     if not isinstance(value, list | tuple):
         raise ValueError(f"{what} should be a list")
-    found = tuple(wire.limits([edge, edge], what)[0] for edge in value)
-    if list(found) != sorted({*found}):
+    edges = tuple(wire.limits([edge, edge], what)[0] for edge in value)
+    if list(edges) != sorted({*edges}):
         raise ValueError(f"{what} should ascend")
-    return found
+    return edges
 
 
 def _check_same_columns(
-    one: Census, two: Census, first: str = "one client", second: str = "another"
+    one: SummaryStatistics,
+    two: SummaryStatistics,
+    first: str = "one client",
+    second: str = "another",
 ) -> None:
     for name in sorted(
         ({*one.numeric} & {*two.categorical}) | ({*one.categorical} & {*two.numeric})
@@ -426,9 +446,9 @@ def _check_same_columns(
             f"column {name!r} is {kinds[0]} at {first} and {kinds[1]} at {second}: name its kind when "
             "reading the files, or correct it"
         )
-    for part in ("numeric", "categorical", "groups"):
-        for name in sorted({*getattr(one, part)} ^ {*getattr(two, part)}):
-            there, away = (first, second) if name in getattr(one, part) else (second, first)
+    for kind in ("numeric", "categorical", "groups"):
+        for name in sorted({*getattr(one, kind)} ^ {*getattr(two, kind)}):
+            there, away = (first, second) if name in getattr(one, kind) else (second, first)
             raise DataError(
                 f"column {name!r} is missing at {away} and there at {there}: add it, or drop it everywhere"
             )

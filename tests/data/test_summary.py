@@ -5,14 +5,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agnosticfair.data.census import (
-    Census,
-    check_census,
+from agnosticfair.data.summary import (
+    SummaryStatistics,
     check_labels_known,
+    check_statistics,
     encoding_of,
     merge,
     positive_label,
-    take_census,
+    summary_statistics,
 )
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, FederationError
@@ -26,46 +26,50 @@ def table(rows):
     return Table({"x": np.array(x)}, {"c": Column.of(c)}, Column.of(y), {"s": Column.of(s)})
 
 
-def census(rows):
-    return take_census(table(rows), "client 'a'")
+def statistics(rows):
+    return summary_statistics(table(rows), "client 'a'")
 
 
 def labelled(*labels, **groups):
-    return Census(len(labels), dict.fromkeys(labels, 1), groups, {"x": (0.0, 1.0)}, {})
+    return SummaryStatistics(len(labels), dict.fromkeys(labels, 1), groups, {"x": (0.0, 1.0)}, {})
 
 
 @given(ROWS, ROWS, ROWS)
 def test_censuses_add_like_rows(a, b, c):
-    assert census(a) + census(b) == census(b) + census(a) == census(a + b)
-    assert (census(a) + census(b)) + census(c) == census(a) + (census(b) + census(c))
+    assert statistics(a) + statistics(b) == statistics(b) + statistics(a) == statistics(a + b)
+    assert (statistics(a) + statistics(b)) + statistics(c) == statistics(a) + (
+        statistics(b) + statistics(c)
+    )
 
 
 @given(ROWS, ROWS)
 @example([(0.0, "a", "a", "a")], [(-0.0, "a", "a", "a")])
 def test_order_of_clients_does_not_change_the_encoding(a, b):
-    one = merge({"north": census(a), "south": census(b)})
-    two = merge({"north": census(b), "south": census(a)})
+    one = merge({"north": statistics(a), "south": statistics(b)})
+    two = merge({"north": statistics(b), "south": statistics(a)})
     assert encoding_of(one) == encoding_of(two)
     assert json.dumps(one.to_json()) == json.dumps(two.to_json())
 
 
 @given(ROWS)
 def test_json_round_trip(rows):
-    assert Census.from_json(json.loads(json.dumps(census(rows).to_json()))) == census(rows)
+    assert SummaryStatistics.from_json(
+        json.loads(json.dumps(statistics(rows).to_json()))
+    ) == statistics(rows)
 
 
 def test_vocabulary_is_kept_and_absent_values_are_not_counted():
     rows = table([(1.0, "b", "yes", "F"), (2.0, "a", "no", "M")]).take(np.array([0]))
-    found = take_census(rows, "client 'a'")
-    assert found.categorical == {"c": ("a", "b")}
-    assert found.labels == {"yes": 1}
-    assert found.groups == {"s": {"F": 1}}
+    statistics = summary_statistics(rows, "client 'a'")
+    assert statistics.categorical == {"c": ("a", "b")}
+    assert statistics.labels == {"yes": 1}
+    assert statistics.groups == {"s": {"F": 1}}
 
 
 def test_columns_need_no_common_order():
     one = Table({"x": np.ones(1), "a": np.ones(1)}, {}, Column.of("y"), {})
     two = Table({"a": np.ones(1), "x": np.zeros(1)}, {}, Column.of("y"), {})
-    total = take_census(one, "one") + take_census(two, "two")
+    total = summary_statistics(one, "one") + summary_statistics(two, "two")
     assert encoding_of(total, scale=False).numeric == (("a", 1.0, 1.0), ("x", 0.0, 1.0))
 
 
@@ -88,11 +92,11 @@ Y = Column.of(["no", "yes"])
 )
 def test_bad_clients_are_named(rows, message):
     with pytest.raises(DataError, match=message):
-        take_census(rows, "client 'north'")
+        summary_statistics(rows, "client 'north'")
 
 
-def part(numeric=(), categorical=(), groups=()):
-    return Census(
+def subgroup(numeric=(), categorical=(), groups=()):
+    return SummaryStatistics(
         1,
         {"y": 1},
         {k: {"g": 1} for k in groups},
@@ -104,11 +108,19 @@ def part(numeric=(), categorical=(), groups=()):
 @pytest.mark.parametrize(
     ("one", "two", "message"),
     [
-        (part("x"), part("xz"), "column 'z' is missing at north and there at south"),
-        (part("xz"), part("x"), "column 'z' is missing at south and there at north"),
-        (part("x"), part(categorical="x"), "'x' is numeric at north and categorical at south"),
-        (part(categorical="x"), part("x"), "'x' is categorical at north and numeric at south"),
-        (part(groups="s"), part(), "column 's' is missing at south and there at north"),
+        (subgroup("x"), subgroup("xz"), "column 'z' is missing at north and there at south"),
+        (subgroup("xz"), subgroup("x"), "column 'z' is missing at south and there at north"),
+        (
+            subgroup("x"),
+            subgroup(categorical="x"),
+            "'x' is numeric at north and categorical at south",
+        ),
+        (
+            subgroup(categorical="x"),
+            subgroup("x"),
+            "'x' is categorical at north and numeric at south",
+        ),
+        (subgroup(groups="s"), subgroup(), "column 's' is missing at south and there at north"),
     ],
 )
 def test_clients_that_do_not_fit_are_named(one, two, message):
@@ -130,10 +142,10 @@ def test_clients_that_do_not_fit_are_named(one, two, message):
     ],
 )
 def test_a_client_with_target_values_of_its_own_is_named(north, south, positive, strange):
-    many = Census(20, dict.fromkeys(north.split(), 10), {}, {}, {})
-    censuses = {"north": many, "south": labelled(*south.split())}
+    many = SummaryStatistics(20, dict.fromkeys(north.split(), 10), {}, {}, {})
+    all_statistics = {"north": many, "south": labelled(*south.split())}
     with pytest.raises(DataError, match=f"target of client 'south' has the value '{strange}'"):
-        check_labels_known(censuses, positive)
+        check_labels_known(all_statistics, positive)
 
 
 @pytest.mark.parametrize(
@@ -175,23 +187,25 @@ def test_no_clients():
     ],
 )
 def test_damaged_json_is_refused(change, message):
-    good = census([(0.0, "a", "y", "F")]).to_json()
-    with pytest.raises(FederationError, match=f"census of client 'b' is damaged: .*{message}"):
-        Census.from_json(good | change, "client 'b'")
+    good = statistics([(0.0, "a", "y", "F")]).to_json()
+    with pytest.raises(
+        FederationError, match=f"summary statistics of client 'b' is damaged: .*{message}"
+    ):
+        SummaryStatistics.from_json(good | change, "client 'b'")
 
 
-def test_merged_census_must_be_learnable():
-    check_census(labelled("no", "yes", sex={"F": 1, "M": 1}))
+def test_merged_statistics_must_be_learnable():
+    check_statistics(labelled("no", "yes", sex={"F": 1, "M": 1}))
     with pytest.raises(DataError, match="the label is 'no' in every row"):
-        check_census(labelled("no"))
+        check_statistics(labelled("no"))
     with pytest.raises(DataError, match="the label is 'no' in every row"):
-        check_census(Census(3, {"no": 3, "yes": 0}, {}, {}, {}))
+        check_statistics(SummaryStatistics(3, {"no": 3, "yes": 0}, {}, {}, {}))
     with pytest.raises(
         DataError, match=r"sensitive feature 'sex' has one group \('F'\) over all clients"
     ):
-        check_census(labelled("no", "yes", sex={"F": 2, "M": 0}))
+        check_statistics(labelled("no", "yes", sex={"F": 2, "M": 0}))
     with pytest.raises(DataError, match="no feature columns"):
-        check_census(Census(2, {"no": 1, "yes": 1}, {}, {}, {}))
+        check_statistics(SummaryStatistics(2, {"no": 1, "yes": 1}, {}, {}, {}))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +243,7 @@ def test_positive_label_must_be_named_and_exist():
     assert positive_label(labelled("a", "b", "c"), "a") == "a"
     with pytest.raises(DataError, match="no row has the label 'z'; name one of 'a', 'b'"):
         positive_label(labelled("a", "b"), "z")
-    assert positive_label(Census(2, {"a": 1, "b": 1, "c": 0}, {}, {}, {})) == "b"
+    assert positive_label(SummaryStatistics(2, {"a": 1, "b": 1, "c": 0}, {}, {}, {})) == "b"
 
 
 def test_a_quantity_is_no_label():
@@ -242,16 +256,18 @@ def test_a_quantity_is_no_label():
 def test_more_groups_and_features_than_can_be_solved_for():
     groups = {f"g{i:03}": 1 for i in range(101)}
     with pytest.raises(DataError, match=r"sensitive feature 'zip' has 101 groups; .* join them"):
-        check_census(Census(101, {"a": 50, "b": 51}, {"zip": groups}, {"x": (0.0, 1.0)}, {}))
+        check_statistics(
+            SummaryStatistics(101, {"a": 50, "b": 51}, {"zip": groups}, {"x": (0.0, 1.0)}, {})
+        )
     wide = {f"x{i}": (0.0, 1.0) for i in range(10_001)}
     with pytest.raises(DataError, match="make 10001 features; 10000 are the most"):
-        check_census(Census(2, {"a": 1, "b": 1}, {}, wide, {}))
+        check_statistics(SummaryStatistics(2, {"a": 1, "b": 1}, {}, wide, {}))
 
 
 def test_weights_add_up_and_travel_only_where_there_are_any():
-    plain = Census(2, {"a": 1, "b": 1}, {}, {}, {})
-    weighted = Census(1, {"a": 1}, {}, {}, {}, 2.5)
+    plain = SummaryStatistics(2, {"a": 1, "b": 1}, {}, {}, {})
+    weighted = SummaryStatistics(1, {"a": 1}, {}, {}, {}, 2.5)
     assert "weight" not in plain.to_json()
     assert (plain + plain).weight is None
     assert (plain + weighted).mass == 4.5
-    assert Census.from_json(weighted.to_json()) == weighted
+    assert SummaryStatistics.from_json(weighted.to_json()) == weighted

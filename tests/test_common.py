@@ -1,4 +1,4 @@
-"""Every recipe through one table of common tests."""
+"""Every method through one table of common tests."""
 
 import json
 from dataclasses import asdict
@@ -9,7 +9,7 @@ from helpers import dealt, small_table
 
 from agnosticfair.errors import DataError
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.metrics import accuracy, majority_rate
+from agnosticfair.mathematics.scoring import accuracy, majority_rate
 from agnosticfair.methods import METHODS, method
 
 ROWS = small_table(500, 2)
@@ -41,10 +41,10 @@ def test_the_order_in_which_clients_are_named_does_not_matter(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_is_data_with_a_sentence(name):
-    recipe = METHODS[name]
-    assert json.loads(json.dumps(asdict(recipe)))["name"] == name
-    assert recipe.summary
+def test_a_method_is_data_with_a_sentence(name):
+    method = METHODS[name]
+    assert json.loads(json.dumps(asdict(method)))["name"] == name
+    assert method.summary
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if METHODS[n].fairness is not None])
@@ -65,15 +65,15 @@ def test_what_is_decided_is_within_tau(name):
 
 
 @pytest.mark.parametrize(
-    ("notion", "tau"),
+    ("metric", "tau"),
     [("demographic_parity", 0.1), ("equalized_odds", 0.1), ("bounded_group_loss", 0.65)],
 )
-def test_the_result_certifies_its_own_decisions_over_its_own_set(notion, tau):
+def test_the_result_certifies_its_own_decisions_over_its_own_set(metric, tau):
     from agnosticfair.auditing.audit import audit_clients
 
     tables = dealt(ROWS, 2)
-    asked = method("agnosticfair", tau=tau, notion=notion)
-    result = fit(tables, asked, positive="yes", seed=3)
+    request = method("agnosticfair", tau=tau, metric=metric)
+    result = fit(tables, request, positive="yes", seed=3)
     basis = result.method.fairness.basis
     certificate = audit_clients(
         result.model,
@@ -82,10 +82,10 @@ def test_the_result_certifies_its_own_decisions_over_its_own_set(notion, tau):
         bound=5.0,
         floor=0.05,
         seed=3,
-        notion=notion,
+        metric=metric,
         held_out=False,
     )
-    assert result.trained_difference <= tau + 0.002 or notion == "bounded_group_loss"
+    assert result.trained_difference <= tau + 0.002 or metric == "bounded_group_loss"
     assert abs(result.trained_difference - certificate.kernels.worst_difference) < 2e-4
 
 

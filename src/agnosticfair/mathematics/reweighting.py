@@ -1,4 +1,5 @@
-"""Bounds beyond the rows over mixtures of parts, and over reweighings by kernels: fractional programs over a box."""
+"""Bounds beyond the rows over mixtures of subgroups, and over reweightings by kernels: fractional programs over a
+box."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.mathematics import notions
+from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome
 from agnosticfair.mathematics.binomial import chernoff, clopper_pearson
 from agnosticfair.mathematics.confidence import compared
-from agnosticfair.mathematics.notions import NOTIONS
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.ratios import proved, worst_difference, worst_ratio
 
 SUPPORT = 3
-"""Parts that a worst mixture needs: one equation for the weights, and one for each group's mass."""
+"""Subgroups that a worst mixture needs: one equation for the weights, and one for each group's mass."""
 
 
 @dataclass(frozen=True)
@@ -31,72 +32,74 @@ class Proved:
 def mixtures(
     counts: np.ndarray,
     delta: float,
-    notion: str,
+    metric: str,
     floor: float,
     tolerance: float = 1e-4,
     duals: Sequence[Any] | None = None,
 ) -> Proved:
-    """An upper bound on the difference of two groups under every mixture of parts in which both keep the share
-    ``floor``, however many parts there are.
+    """An upper bound on the difference of two groups under every mixture of subgroups in which both keep the share
+    ``floor``, however many subgroups there are.
 
-    counts: (M, G, 2, 2), of ``confidence.reached`` parts.  duals: by which the bound is to be shown, instead of
+    counts: (M, G, 2, 2), of ``confidence.reached`` subgroups.  duals: by which the bound is to be shown, instead of
     looking for it.
 
-    **Theorem.** A mixture draws from part m with probability u_m. With rates p and group shares rho of the parts
-    its groups' rates are ``sum_m u_m rho_mj p_mj / sum_m u_m rho_mj``. Let all p, rho have one-sided Clopper-Pearson
-    limits at delta / (6 SUPPORT). The worst over mixtures and the box of these limits is below the population's worst
-    with probability at most delta.
+    **Theorem.** A mixture draws from subgroup m with probability u_m. With rates p and group shares rho of the
+    subgroups its groups' rates are ``sum_m u_m rho_mj p_mj / sum_m u_m rho_mj``. Let all p, rho have one-sided
+    Clopper-Pearson limits at delta / (6 SUPPORT). The worst over mixtures and the box of these limits is below the
+    population's worst with probability at most delta.
 
     *Proof.* With both groups' masses held fixed the difference is linear in u: some worst mixture of the population is
-    a vertex of three equations, and mixes SUPPORT parts. It is fixed, as are its set of labels and its two groups, so
-    that only its parts' limits need hold: of the higher rate, the lower rate and both ends of two shares, 6 in each.
-    Inside the box the rate of j grows with p_mj and that of k falls with lower p_mk, whatever u; and u_m rho for any
-    rho in a box is a mixture of its corners with the same sum u_m: so the worst over box and mixtures is the worst over
-    mixtures of the corners, a fractional linear program (``worst_difference``). []
+    a vertex of three equations, and mixes SUPPORT subgroups. It is fixed, as are its set of labels and its two groups,
+    so that only its subgroups' limits need hold: of the higher rate, the lower rate and both ends of two shares, 6 in
+    each. Inside the box the rate of j grows with p_mj and that of k falls with lower p_mk, whatever u; and u_m rho for
+    any rho in a box is a mixture of its corners with the same sum u_m: so the worst over box and mixtures is the worst
+    over mixtures of the corners, a fractional linear program (``worst_difference``). []
     """
-    k, n = compared(counts, notion)
+    k, n = compared(counts, metric)
     total = counts.sum(axis=(1, 2, 3))
-    # a mixture's rate of one group is an average of the parts': one part is worst
-    if NOTIONS[notion].bounds:
+    # a mixture's rate of one group is an average of the subgroups': one subgroup is worst
+    if METRICS[metric].bounds:
         return Proved(float(clopper_pearson(k[0], n[0], 2 * delta)[1].max()), ())
-    level, asked = 2 * delta / (6 * SUPPORT), _Asked(floor, tolerance, duals)
+    level, dual_bounds = 2 * delta / (6 * SUPPORT), _Duals(floor, tolerance, duals)
     for y in range(len(k)):
         low, high = clopper_pearson(k[y], n[y], level)
-        least, most = clopper_pearson(n[y], total, level)
+        minimum, maximum = clopper_pearson(n[y], total, level)
         for j, i in permutations(range(k.shape[1]), 2):
-            _mixed(asked, (low[i], high[j]), [(least[g], most[g]) for g in (i, j)])
-    return asked.proved()
+            _mixed(dual_bounds, (low[i], high[j]), [(minimum[g], maximum[g]) for g in (i, j)])
+    return dual_bounds.proved()
 
 
-class _Asked:
+class _Duals:
     """Differences one after the other: looked for, or shown by the duals that are given."""
 
     def __init__(self, floor: float, tolerance: float, duals: Sequence[Any] | None) -> None:
         self.floor, self.tolerance, self.worst = floor, tolerance, 0.0
-        self.given: Iterator[Any] | None = None if duals is None else iter(duals)
-        self.made: list[np.ndarray] = []
+        self.known: Iterator[Any] | None = None if duals is None else iter(duals)
+        self.solved: list[np.ndarray] = []
 
     def look(self, A: Ambiguity, a: np.ndarray, b: np.ndarray, floor: float | None = None) -> None:
-        """One more difference; there is none where no reweighing keeps both floors."""
+        """One more difference; there is none where no reweighting keeps both floors."""
         floor = self.floor if floor is None else floor
-        if self.given is None:
-            found = worst_difference(A, a, b, floor, self.tolerance)
-            edges = np.zeros((0, 3)) if found.edges is None else found.edges
+        if self.known is None:
+            worst = worst_difference(A, a, b, floor, self.tolerance)
+            edges = np.zeros((0, 3)) if worst.edges is None else worst.edges
         else:
-            edges = np.array(next(self.given, ()), float).reshape(-1, 3)
+            edges = np.array(next(self.known, ()), float).reshape(-1, 3)
         value = proved(A, a, b, floor, edges)
-        self.made.append(edges)
+        self.solved.append(edges)
         self.worst = max(self.worst, 0.0 if np.isnan(value) else value)
 
     def proved(self) -> Proved:
         """The worst of all, which is at most 1."""
-        if self.given is not None and next(self.given, None) is not None:
+        if self.known is not None and next(self.known, None) is not None:
             raise ValueError("there are duals of nothing")
-        return Proved(min(self.worst, 1.0), tuple(self.made))
+        return Proved(min(self.worst, 1.0), tuple(self.solved))
 
 
 def _mixed(
-    asked: _Asked, rates: Sequence[np.ndarray], shares: Sequence[tuple[np.ndarray, np.ndarray]]
+    dual_bounds: _Duals,
+    rates: Sequence[np.ndarray],
+    shares: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> None:
     """The worst over mixtures of the corners, for one ordered pair."""
     corners = [*product((0, 1), repeat=2)]
@@ -104,20 +107,20 @@ def _mixed(
     possible = b.sum(axis=0) <= 1 + 1e-9  # two groups are at most everybody
     a = b * np.array([np.tile(rate, len(corners)) for rate in rates])
     A = Ambiguity(np.ones(int(possible.sum())), 1.0)
-    asked.look(A, a[:, possible], b[:, possible])
+    dual_bounds.look(A, a[:, possible], b[:, possible])
 
 
-def reweighings(
+def reweightings(
     psi: np.ndarray,
     n: float,
     delta: float,
-    notion: str,
+    metric: str,
     bound: float | None,
     floor: float,
     tolerance: float = 1e-4,
     duals: Sequence[Any] | None = None,
 ) -> Proved:
-    """An upper bound on the difference of two groups under every reweighing of the *population* by kernels in [0, 1].
+    """An upper bound on the difference of two groups under every reweighting of the *population* by kernels in [0, 1].
 
     psi: (G, 2, 2, M) sums of K over the cells of n rows.  The set: 0 <= alpha <= bound, mean weight one and both
     groups' masses at least ``floor``, means being the population's.  duals: as in ``mixtures``.
@@ -132,7 +135,7 @@ def reweighings(
     total = psi.sum(axis=(0, 1, 2))
     live = total > 0
     psi, total = psi[..., live], total[live]
-    looked = notions.ratios(NOTIONS[notion], psi)
+    looked = metrics.ratios(METRICS[metric], psi)
     events = 2 * psi.shape[0] * len(looked) + 1
     low, high = chernoff(total, n, delta / (events * len(total)))
     shrink, grow = (
@@ -140,18 +143,20 @@ def reweighings(
         float((total / n / np.maximum(low, 1e-300)).max()),
     )
     A = Ambiguity(total, n, None if bound is None else bound / shrink)
-    asked = _Asked(floor, tolerance, duals)
+    dual_bounds = _Duals(floor, tolerance, duals)
     for _, a, b in looked:
         ends = [chernoff(mass, n, delta / (events * len(total))) for mass in (a, b - a)]
         (p_low, p_high), (n_low, n_high) = [(n * lo, n * hi) for lo, hi in ends]
         top, bottom = p_high + n_low, p_low + n_high
-        least = [float((corner / (p_high + n_high)).min()) for corner in (top, bottom)]
-        kept = floor / grow * min(least)
-        if NOTIONS[notion].bounds:
-            alone = [worst_ratio(A, p_high[g], top[g], kept) for g in range(len(top))]
-            asked.worst = max([w.value for w in alone if w.outcome is Outcome.OPTIMAL], default=0.0)
+        minimum = [float((corner / (p_high + n_high)).min()) for corner in (top, bottom)]
+        min_mass = floor / grow * min(minimum)
+        if METRICS[metric].bounds:
+            alone = [worst_ratio(A, p_high[g], top[g], min_mass) for g in range(len(top))]
+            dual_bounds.worst = max(
+                [w.value for w in alone if w.outcome is Outcome.OPTIMAL], default=0.0
+            )
             continue
         for j, k in permutations(range(len(top)), 2):
             both = np.stack([p_low[k], p_high[j]]), np.stack([bottom[k], top[j]])
-            asked.look(A, *both, kept)
-    return asked.proved()
+            dual_bounds.look(A, *both, min_mass)
+    return dual_bounds.proved()

@@ -1,4 +1,4 @@
-"""Named parts: Gram sums and enumeration against brute force, and additivity to the last bit."""
+"""Subgroups: Gram sums and enumeration against brute force, and additivity to the last bit."""
 
 from itertools import combinations, product
 
@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.linear import on_grid
-from agnosticfair.mathematics.parts import (
+from agnosticfair.mathematics.subgroups import (
     Axis,
     conjunctions,
     gram,
+    large_subgroups,
     members,
-    named_parts,
-    part_name,
-    part_sums,
     read,
+    subgroup_name,
+    subgroup_sums,
     triples,
 )
 
@@ -30,7 +30,7 @@ def rows(n=200, seed=0):
     return codes, on_grid(rng.normal(size=n), 30), rng.integers(0, 2, n)
 
 
-def all_parts(depth):
+def all_subgroups(depth):
     for axes in combinations(range(len(SIZES)), depth):
         yield from (
             tuple(zip(axes, values, strict=True))
@@ -44,13 +44,13 @@ def test_gram_is_the_product_of_indicators():
     np.testing.assert_array_equal(gram(codes, SIZES, v), Z.T @ (v[:, None] * Z))
 
 
-def test_gram_is_read_as_the_sums_of_parts():
-    codes, v, cells = rows()
-    parts = [*all_parts(1), *all_parts(2)]
+def test_gram_is_read_as_the_sums_of_subgroups():
+    codes, v, strata = rows()
+    subgroups = [*all_subgroups(1), *all_subgroups(2)]
     for j in range(2):
-        own = cells == j
-        found = read(gram(codes[own], SIZES, v[own]), SIZES, parts)
-        np.testing.assert_array_equal(found, part_sums(codes[own], parts, v[own]))
+        own = strata == j
+        found = read(gram(codes[own], SIZES, v[own]), SIZES, subgroups)
+        np.testing.assert_array_equal(found, subgroup_sums(codes[own], subgroups, v[own]))
 
 
 @settings(max_examples=20, deadline=None)
@@ -64,25 +64,25 @@ def test_sums_are_the_same_bits_for_any_split(seed, cut):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-@pytest.mark.parametrize("least", [0.0, 0.05, 0.2])
-def test_enumeration_is_brute_force(depth, least):
+@pytest.mark.parametrize("minimum", [0.0, 0.05, 0.2])
+def test_enumeration_is_brute_force(depth, minimum):
     codes, _, _ = rows()
     brute = {
-        part
+        subgroup
         for k in range(1, depth + 1)
-        for part in all_parts(k)
-        if members(codes, part).sum() >= max(least * len(codes), 1)
+        for subgroup in all_subgroups(k)
+        if members(codes, subgroup).sum() >= max(minimum * len(codes), 1)
     }
-    found = named_parts(codes, SIZES, least, depth)
-    assert len(found) == len(set(found))
-    assert set(found) == brute
+    subgroups = large_subgroups(codes, SIZES, minimum, depth)
+    assert len(subgroups) == len(set(subgroups))
+    assert set(subgroups) == brute
 
 
 def test_no_large_triple_is_missed():
     codes, _, _ = rows(1000, 3)
     pairs = conjunctions(gram(codes, SIZES, np.ones(1000)), SIZES, 20)
     offered = set(triples(pairs))
-    assert {p for p in all_parts(3) if members(codes, p).sum() >= 20} <= offered
+    assert {p for p in all_subgroups(3) if members(codes, p).sum() >= 20} <= offered
 
 
 def test_names_and_depth():
@@ -90,7 +90,9 @@ def test_names_and_depth():
         Axis("workclass", ("Local-gov", "Private")),
         Axis("marital-status", ("Married", "Single")),
     )
-    assert part_name(axes, ((0, 0), (1, 1))) == "workclass = Local-gov and marital-status = Single"
-    assert part_name(axes, ()) == "everybody"
+    assert (
+        subgroup_name(axes, ((0, 0), (1, 1))) == "workclass = Local-gov and marital-status = Single"
+    )
+    assert subgroup_name(axes, ()) == "overall"
     with pytest.raises(SettingsError, match="depth 4 is not 1, 2 or 3"):
-        named_parts(np.zeros((1, 1), int), (1,), 0.1, 4)
+        large_subgroups(np.zeros((1, 1), int), (1,), 0.1, 4)

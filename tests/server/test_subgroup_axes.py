@@ -10,8 +10,8 @@ from agnosticfair.data.table import Column
 from agnosticfair.errors import SettingsError
 from agnosticfair.estimator.classifier import AgnosticFairClassifier
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.basis import subpopulations
-from agnosticfair.mathematics.parts import part_name
+from agnosticfair.mathematics.basis import subgroups
+from agnosticfair.mathematics.subgroups import subgroup_name
 from agnosticfair.methods import Fairness, Method, method
 
 ROWS = small_table(400, 5)
@@ -22,36 +22,36 @@ def named_method(**changes):
 
 
 def subgroup_names(fitted):
-    axes, parts = fitted.named.agreed
-    return [part_name(axes, part) for part in parts]
+    axes, subgroups = fitted.subgroups.agreed
+    return [subgroup_name(axes, subgroup) for subgroup in subgroups]
 
 
 def test_subgroups_need_a_rule():
-    recipe = Method("x", fairness=Fairness(0.1, basis=subpopulations(), each=True))
+    method = Method("x", fairness=Fairness(0.1, basis=subgroups(), each=True))
     with pytest.raises(SettingsError, match="no rule"):
-        fit({"one": ROWS}, recipe, positive="yes")
+        fit({"one": ROWS}, method, positive="yes")
 
 
 def test_subgroups_are_of_three_values():
-    fitted = fit(dealt(ROWS, 2), named_method(basis=subpopulations(depth=3)), positive="yes")
+    fitted = fit(dealt(ROWS, 2), named_method(basis=subgroups(depth=3)), positive="yes")
     names = subgroup_names(fitted)
     assert len(set(names)) == len(names)
     assert any(name.count(" and ") == 2 for name in names)
 
 
 def test_sites_are_a_column():
-    recipe = named_method(basis=subpopulations(columns=("site",), depth=1))
-    names = subgroup_names(fit(dealt(ROWS, 2), recipe, positive="yes"))
+    method = named_method(basis=subgroups(columns=("site",), depth=1))
+    names = subgroup_names(fit(dealt(ROWS, 2), method, positive="yes"))
     assert all(name.startswith("site = ") for name in names)
 
 
-def test_columns_that_are_no_features_name_parts():
+def test_columns_that_are_no_features_name_subgroups():
     town = Column(np.random.default_rng(1).integers(0, 3, len(ROWS)).astype(np.int32), tuple("xyz"))
     rows = replace(ROWS, other={"town": town})
-    asked = named_method(basis=subpopulations(columns=("*", "town"), least=0.05))
-    one, three = (fit(t, asked, positive="yes") for t in ({"one": rows}, dealt(rows, 3)))
+    request = named_method(basis=subgroups(columns=("*", "town"), min_share=0.05))
+    one, three = (fit(t, request, positive="yes") for t in ({"one": rows}, dealt(rows, 3)))
     np.testing.assert_array_equal(one.model.decision(rows), three.model.decision(rows))
-    masked = fit(dealt(rows, 3), asked, positive="yes", secure=True)
+    masked = fit(dealt(rows, 3), request, positive="yes", secure=True)
     np.testing.assert_array_equal(one.model.decision(rows), masked.model.decision(rows))
     assert all("town" not in name for name in one.model.encoding.names)
     names = subgroup_names(one)
@@ -61,42 +61,42 @@ def test_columns_that_are_no_features_name_parts():
     assert not any("town" in name for name in subgroup_names(plain))
 
 
-def test_a_column_that_one_client_lacks_names_no_part():
+def test_a_column_that_one_client_lacks_names_no_subgroup():
     town = Column(np.zeros(len(ROWS), np.int32), ("x",))
     tables = {"a": replace(ROWS, other={"town": town}), "b": ROWS}
-    asked = named_method(basis=subpopulations(columns=("*", "town")))
+    request = named_method(basis=subgroups(columns=("*", "town")))
     with pytest.raises(
-        SettingsError, match="no column 'town' of at most 200 values to name parts by"
+        SettingsError, match="no column 'town' of at most 200 values to name subgroups by"
     ):
-        fit(tables, asked, positive="yes")
+        fit(tables, request, positive="yes")
 
 
 @pytest.mark.parametrize(
     ("basis", "says"),
     [
-        ({"columns": ("hair",)}, "no column 'hair' of at most 200 values to name parts by"),
+        ({"columns": ("hair",)}, "no column 'hair' of at most 200 values to name subgroups by"),
         ({"depth": 4}, "depth 4 is not 1, 2 or 3"),
-        ({"least": -1.0}, "least is -1.0"),
-        ({"bands": 0}, "bands is 0"),
+        ({"min_share": -1.0}, "min_share is -1.0"),
+        ({"bins": 0}, "bins is 0"),
     ],
 )
 def test_a_set_that_cannot_be_is_refused(basis, says):
     with pytest.raises(SettingsError, match=says):
-        fit({"one": ROWS}, named_method(basis=subpopulations(**basis)), positive="yes")
+        fit({"one": ROWS}, named_method(basis=subgroups(**basis)), positive="yes")
 
 
 def test_a_blind_rule_has_no_subgroups_of_the_sensitive_feature():
-    recipe = named_method(basis=subpopulations(("job", "sex"), depth=1))
+    method = named_method(basis=subgroups(("job", "sex"), depth=1))
     with pytest.raises(SettingsError, match="'sex'"):
-        fit({"one": ROWS}, recipe, positive="yes")
+        fit({"one": ROWS}, method, positive="yes")
 
 
-def test_a_column_of_a_thousand_values_names_no_part():
+def test_a_column_of_a_thousand_values_names_no_subgroup():
     ids = replace(ROWS, categorical={**ROWS.categorical, "id": Column.of(range(len(ROWS)))})
-    made = fit({"one": ids}, named_method(), positive="yes")
-    assert "id" not in [axis.name for axis in made.named.agreed[0]]
+    fitted = fit({"one": ids}, named_method(), positive="yes")
+    assert "id" not in [axis.name for axis in fitted.subgroups.agreed[0]]
     with pytest.raises(SettingsError, match=f"column 'id' has {len(ROWS)} values"):
-        fit({"one": ids}, named_method(parts_by=("id",)), positive="yes")
+        fit({"one": ids}, named_method(subgroups_by=("id",)), positive="yes")
 
 
 @pytest.mark.parametrize("tau", [0.0, -1.0, float("nan")])
@@ -116,7 +116,7 @@ def people(n=600):
 
 
 def inside(X, name):
-    """The rows of a part by its name."""
+    """The rows of a subgroup by its name."""
     rows = np.ones(len(X), bool)
     for one in name.split(" and "):
         column, value = one.split(" = ")
@@ -130,11 +130,11 @@ def inside(X, name):
     return rows
 
 
-def test_the_estimator_names_parts_in_the_columns_names_and_units():
+def test_the_estimator_names_subgroups_in_the_columns_names_and_units():
     X, y, s = people()
-    fair = AgnosticFairClassifier(tau=0.1, parts_by="town").fit(X, y, sensitive_features=s)
+    fair = AgnosticFairClassifier(tau=0.1, subgroups_by="town").fit(X, y, sensitive_features=s)
     assert fair.fit_.method.name == "rule"
-    named_, decided = dict(fair.trained_parts_), fair.predict(X)
+    named_, decided = dict(fair.trained_subgroups_), fair.predict(X)
     assert {name.split(" = ")[0] for name in named_} <= {"age", "job", "town"}
     for name, worst in named_.items():
         rows = inside(X, name)
@@ -154,11 +154,11 @@ def test_the_estimator_names_parts_in_the_columns_names_and_units():
 )
 def test_the_estimator_takes_columns_by_their_names(columns, starts):
     X, y, s = people(300)
-    fair = AgnosticFairClassifier(basis=subpopulations(columns, depth=1), parts_by=["town"])
+    fair = AgnosticFairClassifier(basis=subgroups(columns, depth=1), subgroups_by=["town"])
     owners = np.where(np.arange(300) % 2 == 0, "north", "south")
     fair.fit(X, y, sensitive_features={"sex": s}, clients=owners)
-    assert {name.split(" = ")[0] for name, _ in fair.trained_parts_} <= {*starts, "town"}
-    assert {axis.name.removeprefix("column ") for axis in fair.fit_.named.agreed[0]} <= {
+    assert {name.split(" = ")[0] for name, _ in fair.trained_subgroups_} <= {*starts, "town"}
+    assert {axis.name.removeprefix("column ") for axis in fair.fit_.subgroups.agreed[0]} <= {
         *starts,
         "town",
         "x0",
@@ -166,17 +166,17 @@ def test_the_estimator_takes_columns_by_their_names(columns, starts):
     assert np.isfinite(fair.certificate_.worst_difference)
 
 
-def test_columns_that_cannot_name_parts_are_refused_by_the_estimator():
+def test_columns_that_cannot_name_subgroups_are_refused_by_the_estimator():
     X, y, s = people(200)
     for made, says in (
         (
-            {"basis": subpopulations(("hair",))},
-            "no column 'hair' to name parts by; there are 'age'",
+            {"basis": subgroups(("hair",))},
+            "no column 'hair' to name subgroups by; there are 'age'",
         ),
-        ({"method": "fairfl", "parts_by": "town"}, "parts_by has no meaning"),
+        ({"method": "fairfl", "subgroups_by": "town"}, "subgroups_by has no meaning"),
         (
-            {"parts_by": "sex", "sensitive_columns": "sex"},
-            "is among sensitive_columns and parts_by",
+            {"subgroups_by": "sex", "sensitive_columns": "sex"},
+            "is among sensitive_columns and subgroups_by",
         ),
     ):
         with pytest.raises(SettingsError, match=says):

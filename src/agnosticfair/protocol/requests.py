@@ -1,6 +1,6 @@
 """What is asked of a client: the task, which every round of a fit shares, and one record for each step.
 
-A question knows its step, and what the answer to it must look like.  ``question`` makes a new one
+A request knows its step, and what the answer to it must look like.  ``request`` makes a new one
 known, in every process that takes part.
 """
 
@@ -18,15 +18,15 @@ from typing import Any, Protocol, TypeVar, dataclass_transform
 import numpy as np
 
 from agnosticfair.data.axes import FINE
-from agnosticfair.data.census import Census, counts_shapes
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.rows import Fold
+from agnosticfair.data.summary import SummaryStatistics, counts_shapes
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics import sums
-from agnosticfair.mathematics.basis import Basis, constant, own_width, width
+from agnosticfair.mathematics.basis import Basis, constant, kernel_width, width
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.mathematics.parts import Named as Named
+from agnosticfair.mathematics.subgroups import SubgroupSet as SubgroupSet
 from agnosticfair.protocol.records import taken_apart
 
 Shapes = dict[str, tuple[int, ...]]
@@ -60,7 +60,7 @@ class Task:
     fair_basis: Basis
     network: Architecture | None = None
     centres: np.ndarray | None = None
-    named: Named | None = None
+    subgroups: SubgroupSet | None = None
     fold: Fold | None = None
     estimates: Estimates | None = None
     rule: Decision | None = None
@@ -82,7 +82,7 @@ class Task:
         return tuple(" & ".join(group) for group in product(*values)) if values else ()
 
     @property
-    def cells(self) -> int:
+    def strata(self) -> int:
         """G, into how many cells rows are cut (``fairness.comparisons``)."""
         return prod(len(groups) for _, groups in self.sensitive_features) * (
             2 if self.by_label else 1
@@ -93,7 +93,7 @@ UNCOUNTED = Task(Encoding((), ()), "", (), False, 0, (), constant(), constant())
 """Of what is asked before the rows are counted."""
 
 
-class Question(Protocol):
+class Request(Protocol):
     """What a step is asked for: settings and arrays, in a frozen dataclass."""
 
     def shapes(self, task: Task) -> Shapes:
@@ -102,7 +102,7 @@ class Question(Protocol):
 
 
 T = TypeVar("T")
-QUESTIONS: dict[str, type[Any]] = {}
+REQUESTS: dict[str, type[Any]] = {}
 REVEALS = {
     **sums.REVEALS,
     "n": "how many rows the site has",
@@ -110,48 +110,49 @@ REVEALS = {
     "groups": "how many rows each sensitive group has",
     "numeric": "the smallest and the largest value of every numeric column, each of one person",
     "categorical": "which categories occur",
-    "other": "which values occur in columns that are no features and name parts",
+    "other": "which values occur in columns that are no features and name subgroups",
     "weight": "what the site's rows weigh together",
 }
-"""What each field of an answer could tell of a site: of a census, of a round's sums, and of what questions say."""
+"""What each field of an answer could tell of a site: of summary statistics, of a round's sums, and of what requests
+say."""
 
 
 @dataclass_transform(frozen_default=True)
-def question(step: str, **reveals: str) -> Callable[[type[T]], type[T]]:
-    """Make a class a frozen dataclass, and know it as the record of this step's question.  reveals: what fields of its
-    answer could tell of a site, where no other question has said it."""
+def request(step: str, **reveals: str) -> Callable[[type[T]], type[T]]:
+    """Make a class a frozen dataclass, and know it as the record of this step's request.  reveals: what fields of its
+    answer could tell of a site, where no other request has said it."""
 
     def known(record: type[T]) -> type[T]:
-        made = record if is_dataclass(record) else dataclass(frozen=True)(record)
-        made.step = step  # type: ignore[attr-defined]
-        QUESTIONS[step] = made
+        dataclass_type = record if is_dataclass(record) else dataclass(frozen=True)(record)
+        dataclass_type.step = step  # type: ignore[attr-defined]
+        REQUESTS[step] = dataclass_type
         REVEALS.update(reveals)
-        return made
+        return dataclass_type
 
     return known
 
 
-def step_of(question: Question | type[Any]) -> str:
-    """The step that a question, or its record, is of.
+def step_of(request: Request | type[Any]) -> str:
+    """The step that a request, or its record, is of.
 
     >>> step_of(Moments())
     'moments'
     """
-    return question.step  # type: ignore[union-attr]
+    return request.step  # type: ignore[union-attr]
 
 
-@question("census")
+@request("statistics")
 class Summary:
-    """What there is among the rows of a fold; of all rows it is asked for without a question.  by_features: one more
+    """What there is among the rows of a fold; of all rows it is asked for without a request.  by_features: one more
     fold, of those by which learners judge rows; None for all of them."""
 
     by_features: Fold | None = None
 
     def shapes(self, task: Task) -> Shapes:
-        return {}  # a Census comes, which is no sums
+        return {}  # summary statistics comes, which is no sums
 
 
-@question("outline")
+@request("outline")
 class Outline:
     """``Summary`` without a count of anything."""
 
@@ -159,17 +160,17 @@ class Outline:
         return {}
 
 
-@question("counts")
+@request("counts")
 class Counts:
     """How many rows there are of each label and group of this outline: round zero of secure sums."""
 
-    outline: Census
+    outline: SummaryStatistics
 
     def shapes(self, task: Task) -> Shapes:
         return counts_shapes(self.outline)
 
 
-@question(
+@request(
     "centres",
     rows="WHOLE ROWS of the site's features (no label, no group), which all sites then see",
     priorities="nothing beyond the rows: a hash of each",
@@ -184,7 +185,7 @@ class Centres:
         return {}  # rows come as Candidates, which check_candidates looks at
 
 
-@question(
+@request(
     "clusters",
     count="how many rows are nearest to each centre",
     total="the sum of these rows: with few of them, what they look like",
@@ -198,9 +199,9 @@ class Clusters:
         return {"count": (len(self.centres),), "total": self.centres.shape}
 
 
-@question("sums")
+@request("sums")
 class Sums:
-    """Values and slopes at w of every coefficient of alpha, and one curvature (``mathematics.sums``)."""
+    """Values and gradients at w of every coefficient of alpha, and one curvature (``mathematics.sums``)."""
 
     surrogate: Surrogate
     share: float
@@ -212,19 +213,19 @@ class Sums:
         return sums.shapes(len(self.w), len(self.alpha), *self.C.shape)
 
 
-@question("trials")
+@request("trials")
 class Trials:
-    """Loss and decisions under several weights W, (T, D), at once: values, and no slope."""
+    """Loss and decisions under several weights W, (T, D), at once: values, and no gradient."""
 
     W: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
         M, F = (width(basis, task.clients) for basis in (task.basis, task.fair_basis))
         T = len(self.W)
-        return {"loss": (T,), "psi_L": (T, M), "psi_hat": (T, task.cells, F + 1)}
+        return {"loss": (T,), "psi_L": (T, M), "psi_hat": (T, task.strata, F + 1)}
 
 
-@question(
+@request(
     "histograms",
     counts="how many rows lie in each cell of a column's range, or have each pair of values: with few, who they are",
 )
@@ -239,23 +240,23 @@ class Histograms:
         return {"counts": (len(self.columns), FINE)}
 
 
-@question("part_counts")
-class PartCounts:
+@request("subgroup_counts")
+class SubgroupCounts:
     """How many rows each of the task's subgroups has; each pair of values where it has no subgroup yet."""
 
     def shapes(self, task: Task) -> Shapes:
-        assert task.named is not None
-        axes, parts = task.named.agreed
+        assert task.subgroups is not None
+        axes, subgroups = task.subgroups.agreed
         size = sum(len(axis.values) for axis in axes)
-        return {"counts": (len(parts),) if parts else (size, size)}
+        return {"counts": (len(subgroups),) if subgroups else (size, size)}
 
 
-def _averaged(w: np.ndarray, alpha: np.ndarray, slope: Shapes) -> Shapes:
+def _averaged(w: np.ndarray, alpha: np.ndarray, gradient: Shapes) -> Shapes:
     kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), alpha.shape)
-    return {"w": w.shape, "clients": (), **slope, "correct": (), **kernels}
+    return {"w": w.shape, "clients": (), **gradient, "correct": (), **kernels}
 
 
-@question(
+@request(
     "average",
     w="a model trained on the site's rows alone: more than sums reveal",
     clients="nothing: a one",
@@ -266,7 +267,7 @@ class Average:
     """Algorithms 1 and 2: train on the client's own rows, for the server to average.
 
     steps: of the gradient, None to minimise in full.  penalty: lambda, 0 for none.  n, s_bar: of all
-    clients.  phi_C: the slope of the covariance, from the last round.
+    clients.  phi_C: the gradient of the covariance, from the last round.
     """
 
     steps: int | None
@@ -292,7 +293,7 @@ class Averaged:
     alpha: np.ndarray
 
 
-@question("average_network", C="how w's outputs go along with the sensitive group")
+@request("average_network", C="how w's outputs go along with the sensitive group")
 class AverageNetwork:
     """``average`` for a network.  C: the covariance at the last round's start, ``before``, of all clients.
     ridge: (P,), of every weight."""
@@ -314,7 +315,7 @@ class AverageNetwork:
         return _averaged(self.w, self.alpha, {"C": ()})
 
 
-@question(
+@request(
     "moments",
     mass="what the site's rows weigh together: how many there are, where all weigh the same",
     x="sums of the features: what the site's mean row looks like",
@@ -326,8 +327,8 @@ class Moments:
 
     def shapes(self, task: Task) -> Shapes:
         basis, d = task.fair_basis, (task.encoding.width,)
-        M = own_width(basis)
-        gram = (task.cells, width(basis, task.clients) // M, M + 1, M + 1)
+        M = kernel_width(basis)
+        gram = (task.strata, width(basis, task.clients) // M, M + 1, M + 1)
         return {"mass": (), "x": d, "x_squares": d, "gram": gram}
 
 
@@ -341,12 +342,12 @@ class Trained:
     gradient: np.ndarray
 
 
-@question(
+@request(
     "train",
-    gradient="the objective's slope at w, a sum over rows for every weight: of one row, THAT ROW and its label; "
+    gradient="the objective's gradient at w, a sum over rows for every weight: of one row, THAT ROW and its label; "
     "of few rows, or over many rounds, it may be solved for what they look like",
     moved="where training on the site's rows alone led from w: as gradient, over some steps of it",
-    squares="the mean square of these steps' slopes: how much the rows differ",
+    squares="the mean square of these steps' gradients: how much the rows differ",
 )
 class TrainNetwork:
     """Sums at w, then local steps of a network.  ridge, scale: (P,), of every weight."""
@@ -368,22 +369,25 @@ class TrainNetwork:
 
     def shapes(self, task: Task) -> Shapes:
         of_sums = sums.shapes(1, len(self.alpha), *self.C.shape)
-        own = dict.fromkeys(("gradient", "moved", "squares"), self.w.shape)
-        return {k: v for k, v in of_sums.items() if k not in sums.SLOPES} | {"mass": (), **own}
+        shapes_found = dict.fromkeys(("gradient", "moved", "squares"), self.w.shape)
+        return {k: v for k, v in of_sums.items() if k not in sums.GRADIENTS} | {
+            "mass": (),
+            **shapes_found,
+        }
 
 
-@question("part_decisions")
-class PartDecisions:
-    """How many rows of the task's named parts have which group, label and decision d_w(x) > 0."""
+@request("subgroup_decisions")
+class SubgroupDecisions:
+    """How many rows of the task's subgroups have which group, label and decision d_w(x) > 0."""
 
     w: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        assert task.named is not None
-        return {"counts": (len(task.named.parts), 4 * len(task.groups))}
+        assert task.subgroups is not None
+        return {"counts": (len(task.subgroups.values), 4 * len(task.groups))}
 
 
-@question("decisions", psi="decisions per group and label around each centre")
+@request("decisions", psi="decisions per group and label around each centre")
 class Decisions:
     """What an audit over kernels needs of the decisions d_w(x) > 0."""
 

@@ -10,39 +10,44 @@ import numpy as np
 
 from agnosticfair.learners.heads import strata
 from agnosticfair.mathematics.basis import constant
-from agnosticfair.mathematics.parts import (
+from agnosticfair.mathematics.scores import Points
+from agnosticfair.mathematics.subgroups import (
     DEEPEST,
     Axis,
-    Part,
+    Subgroup,
     conjunctions,
     places,
     sizes_of,
     triples,
 )
-from agnosticfair.mathematics.scores import Points
 from agnosticfair.protocol.estimates import MAX_NUMBERS, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import asked
-from agnosticfair.server.named import axes_in, parts_in, single_values, with_parts
+from agnosticfair.protocol.program import sums_request
 from agnosticfair.server.plan import Plan
+from agnosticfair.server.subgroup_axes import (
+    axes_in,
+    single_values,
+    subgroups_in,
+    with_subgroup_set,
+)
 
-Ask = Callable[[Broadcast[Any]], Reply]
+Send = Callable[[Broadcast[Any]], Reply]
 
 
-def with_subgroups(plan: Plan, ask: Ask) -> tuple[Plan, str]:
+def with_subgroups(plan: Plan, send: Send) -> tuple[Plan, str]:
     """The plan with the subgroups in which at least two compared groups have enough expected people, or overall
     alone; and a sentence where there are too many to look at all of them."""
-    if plan.task.named is None or plan.method.fairness is None:
+    if plan.task.subgroups is None or plan.method.fairness is None:
         return plan, ""
     depth, axes, note = plan.method.fairness.basis.depth, axes_in(plan), ""
     if pairs_fit(plan, axes):
-        parts = enough_people(plan, axes, ask, min(depth, 2))
+        subgroups = enough_people(plan, axes, send, min(depth, 2))
     else:
-        parts, note = narrowed(plan, axes, ask, min(depth, 2))
-    if not parts:  # what is left to limit is the difference overall
-        return replace(plan, task=replace(plan.task, named=None, fair_basis=constant())), ""
-    plan = with_parts(plan, axes, parts)
-    return (with_triples(plan, ask) if depth >= DEEPEST and not note else plan), note
+        subgroups, note = narrowed(plan, axes, send, min(depth, 2))
+    if not subgroups:  # what is left to limit is the difference overall
+        return replace(plan, task=replace(plan.task, subgroups=None, fair_basis=constant())), ""
+    plan = with_subgroup_set(plan, axes, subgroups)
+    return (with_triples(plan, send) if depth >= DEEPEST and not note else plan), note
 
 
 def pairs_fit(plan: Plan, axes: Sequence[Axis]) -> bool:
@@ -56,44 +61,52 @@ def _groups(plan: Plan) -> int:
 
 
 def enough_people(
-    plan: Plan, axes: Sequence[Axis], ask: Ask, depth: int, beside: int = 0
-) -> list[Part]:
+    plan: Plan, axes: Sequence[Axis], send: Send, depth: int, beside: int = 0
+) -> list[Subgroup]:
     """The subgroups of at most two values of these axes with enough expected people, those with the most where there
     are too many for a message.  beside: how many others there are."""
     assert plan.method.rule is not None
-    least = plan.method.rule.min_people
-    told = ask(Broadcast(0, with_parts(plan, axes, []).task, SubgroupMasses())).sums["masses"]
-    enough = comparable(plan, told)
-    parts = conjunctions(enough, sizes_of(axes), least, depth)
+    min_people = plan.method.rule.min_people
+    masses = send(Broadcast(0, with_subgroup_set(plan, axes, []).task, SubgroupMasses())).sums[
+        "masses"
+    ]
+    enough = comparable(plan, masses)
+    subgroups = conjunctions(enough, sizes_of(axes), min_people, depth)
     room = max(MAX_NUMBERS // (3 * _groups(plan) + 1) - beside, 0)
-    if len(parts) <= room:
-        return parts
-    people = enough[places(sizes_of(axes), parts)]
-    pair = np.array([len(part) for part in parts])
-    return [parts[k] for k in sorted(np.lexsort((-people, pair))[:room].tolist())]
+    if len(subgroups) <= room:
+        return subgroups
+    people = enough[places(sizes_of(axes), subgroups)]
+    pair = np.array([len(subgroup) for subgroup in subgroups])
+    return [subgroups[k] for k in sorted(np.lexsort((-people, pair))[:room].tolist())]
 
 
-def narrowed(plan: Plan, axes: Sequence[Axis], ask: Ask, depth: int) -> tuple[list[Part], str]:
+def narrowed(
+    plan: Plan, axes: Sequence[Axis], send: Send, depth: int
+) -> tuple[list[Subgroup], str]:
     """Single values of all columns, and pairs of the columns of which a value has the largest differences; and what is
     said of it."""
     rule, every = plan.method.rule, single_values(axes)
     assert rule is not None
-    one = with_parts(plan, axes, every)
-    enough = comparable(plan, ask(Broadcast(0, one.task, SubgroupMasses())).sums["masses"])
-    parts = [part for part, people in zip(every, enough, strict=True) if people >= rule.min_people]
-    if depth < 2 or not parts:
-        return parts, ""
-    gaps = np.where(enough >= rule.min_people, differences(one, ask), 0.0)
-    of_axis = np.array([part[0][0] for part in every])
+    one = with_subgroup_set(plan, axes, every)
+    enough = comparable(plan, send(Broadcast(0, one.task, SubgroupMasses())).sums["masses"])
+    subgroups = [
+        subgroup
+        for subgroup, people in zip(every, enough, strict=True)
+        if people >= rule.min_people
+    ]
+    if depth < 2 or not subgroups:
+        return subgroups, ""
+    gaps = np.where(enough >= rule.min_people, differences(one, send), 0.0)
+    of_axis = np.array([subgroup[0][0] for subgroup in every])
     largest = np.array([gaps[of_axis == a].max() for a in range(len(axes))])
     chosen: list[int] = []
     for a in np.argsort(-largest, kind="stable").tolist():
         if pairs_fit(plan, [axes[c] for c in (*chosen, a)]):
             chosen.append(a)
     chosen = sorted(chosen)
-    pairs: list[Part] = []
+    pairs: list[Subgroup] = []
     if len(chosen) > 1:
-        pairs = enough_people(plan, [axes[a] for a in chosen], ask, 2, len(parts))
+        pairs = enough_people(plan, [axes[a] for a in chosen], send, 2, len(subgroups))
     numbers = _groups(plan) * sum(sizes_of(axes)) ** 2
     note = (
         f"Subgroups are the single values of {len(axes)} columns, and pairs of values of {len(chosen)} of them, where "
@@ -101,44 +114,48 @@ def narrowed(plan: Plan, axes: Sequence[Axis], ask: Ask, depth: int) -> tuple[li
         f"{', ...' if len(chosen) > 5 else ''}): pairs of all columns would be {numbers:,} numbers a message, of at "
         f"most {MAX_NUMBERS:,}. Name the columns to choose others."
     )
-    deeper = [tuple((chosen[a], v) for a, v in part) for part in pairs if len(part) > 1]
-    return [*parts, *deeper], note
+    deeper = [tuple((chosen[a], v) for a, v in subgroup) for subgroup in pairs if len(subgroup) > 1]
+    return [*subgroups, *deeper], note
 
 
-def differences(plan: Plan, ask: Ask) -> np.ndarray:
+def differences(plan: Plan, send: Send) -> np.ndarray:
     """The largest difference of compared groups' rates in every subgroup, (M,), by the learner's own decisions."""
     rule, compared = plan.method.rule, plan.compared
     assert rule is not None
-    K, P = len(parts_in(plan)) + 1, len(compared.names)
+    K, P = len(subgroups_in(plan)) + 1, len(compared.names)
     points = Points(np.zeros((1, K, P)), np.zeros(1), np.zeros(1), masses=True)
-    told = ask(Broadcast(0, plan.task, asked(points, rule.prices(plan.base_rate)))).sums
-    rates = told["decided"][0] / np.maximum(told["mass"], 1e-9)
+    sums = send(
+        Broadcast(0, plan.task, sums_request(points, rule.error_costs(plan.base_rate)))
+    ).sums
+    rates = sums["decided"][0] / np.maximum(sums["mass"], 1e-9)
     apart = [np.abs(rates[j] - rates[k]) for j, k in compared.pairs if k is not None]
     return np.max(apart, axis=0)[:-1] if apart else np.zeros(K - 1)
 
 
-def with_triples(plan: Plan, ask: Ask) -> Plan:
+def with_triples(plan: Plan, send: Send) -> Plan:
     """The plan with the subgroups of three values that have enough expected people, too."""
-    axes, pairs = axes_in(plan), parts_in(plan)
+    axes, pairs = axes_in(plan), subgroups_in(plan)
     candidates = triples(pairs)
     if not candidates:
         return plan
     assert plan.method.rule is not None
-    deeper = with_parts(plan, axes, candidates)
-    masses = ask(Broadcast(0, deeper.task, SubgroupMasses())).sums["masses"]
+    deeper = with_subgroup_set(plan, axes, candidates)
+    masses = send(Broadcast(0, deeper.task, SubgroupMasses())).sums["masses"]
     enough = comparable(plan, masses) >= plan.method.rule.min_people
-    chosen = [part for part, on in zip(candidates, enough, strict=True) if on]
-    return with_parts(plan, axes, pairs + chosen)
+    chosen = [subgroup for subgroup, on in zip(candidates, enough, strict=True) if on]
+    return with_subgroup_set(plan, axes, pairs + chosen)
 
 
 def comparable(plan: Plan, masses: np.ndarray) -> np.ndarray:
     """The expected people of the smaller of the two largest groups that are compared, the most of all comparisons:
     (C, ...) to (...)."""
     assert plan.task.estimates is not None
-    own = strata(plan.task.estimates.heads)
-    compared = dict.fromkeys((stratum.features, stratum.label) for stratum in own)
+    strata_here = strata(plan.task.estimates.heads)
+    compared = dict.fromkeys((stratum.features, stratum.label) for stratum in strata_here)
     of_each = [
-        np.sort(masses[[c for c, s in enumerate(own) if (s.features, s.label) == key]], axis=0)[-2]
+        np.sort(
+            masses[[c for c, s in enumerate(strata_here) if (s.features, s.label) == key]], axis=0
+        )[-2]
         for key in compared
     ]
     return np.max(of_each, axis=0)

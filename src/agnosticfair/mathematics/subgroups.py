@@ -1,0 +1,372 @@
+"""Subgroups that people can name: conjunctions of values of different columns.
+
+Rows become integer codes Z of shape (n, C), one column per *axis*: a column of the table with its categories, or
+with the bins of a number at agreed edges. A *subgroup* is a conjunction ``((axis, value), ...)``, axes ascending, and
+the empty one is everybody. With the I indicators of all values side by side, sums over all pairs of values are one Gram
+matrix Z' diag(v) Z, whose diagonal has the single values: no matrix of rows times subgroups is ever made.
+
+Sums are exact, and the same bits for any split of the rows, where v lies on a grid (``linear.on_grid``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from agnosticfair.errors import SettingsError
+from agnosticfair.mathematics import crossed
+
+DEEPEST = 3
+EVERY = -1
+"""Stands for everybody among the numbers of subgroups."""
+
+SITE, FEATURES = "site", "*"
+"""The axis whose values are the clients; and what stands for all features among the columns that name subgroups."""
+
+Subgroup = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A column and its values.
+
+    Parameters
+    ----------
+    name : str
+        The column's name.
+    values : tuple of str
+        What its codes 0, 1, ... stand for; code -1 is none of them, and lies in no subgroup of this axis.
+    edges : tuple of float
+        Of a number's bins, ascending: bin k has the numbers x with edges[k - 1] <= x < edges[k].
+    """
+
+    name: str
+    values: tuple[str, ...]
+    edges: tuple[float, ...] = ()
+
+
+def sizes_of(axes: Sequence[Axis]) -> tuple[int, ...]:
+    """How many values each axis has."""
+    return tuple(len(axis.values) for axis in axes)
+
+
+def subgroup_name(axes: Sequence[Axis], subgroup: Subgroup) -> str:
+    """A subgroup in words.
+
+    >>> subgroup_name((Axis("sex", ("F", "M")), Axis("job", ("a", "b"))), ((0, 1), (1, 0)))
+    'sex = M and job = a'
+    """
+    named = (f"{axes[a].name} = {axes[a].values[v]}" for a, v in subgroup)
+    return " and ".join(named) or "overall"
+
+
+def members(codes: np.ndarray, subgroup: Subgroup) -> np.ndarray:
+    """Which rows lie in the subgroup, (n,) of bool.
+
+    >>> members(np.array([[0, 1], [1, 1]]), ((0, 1), (1, 1)))
+    array([False,  True])
+    """
+    inside = np.ones(len(codes), bool)
+    for axis, value in subgroup:
+        inside &= codes[:, axis] == value
+    return inside
+
+
+def memberships(codes: np.ndarray, subgroups: Sequence[Subgroup]) -> np.ndarray:
+    """Which subgroups each row lies in, as kernels: (n, M).
+
+    >>> memberships(np.array([[0], [1]]), [(), ((0, 1),)])
+    array([[1., 0.],
+           [1., 1.]])
+    """
+    return np.stack([members(codes, subgroup) for subgroup in subgroups], axis=1).astype(float)
+
+
+def starts_of(sizes: Sequence[int]) -> np.ndarray:
+    """Where each axis' indicators begin among all I of them, and I last: (C + 1,)."""
+    return np.concatenate([[0], np.cumsum(np.asarray(sizes, int))])
+
+
+def gram(codes: np.ndarray, sizes: Sequence[int], v: np.ndarray) -> np.ndarray:
+    """Sums of v over the rows of every pair of values: Z' diag(v) Z, (I, I), by counting and not by products.
+
+    >>> gram(np.array([[0, 1], [1, 1]]), (2, 2), np.array([1.0, 2.0]))
+    array([[1., 0., 0., 1.],
+           [0., 2., 0., 2.],
+           [0., 0., 0., 0.],
+           [1., 2., 0., 3.]])
+    """
+    return crossed.gram(crossed.cross(codes, sizes), v)
+
+
+def read(grams: np.ndarray, sizes: Sequence[int], subgroups: Sequence[Subgroup]) -> np.ndarray:
+    """The sums of subgroups of one or two values in Gram matrices (..., I, I): (..., M)."""
+    return grams[(..., *places(sizes, subgroups))]
+
+
+def places(sizes: Sequence[int], subgroups: Sequence[Subgroup]) -> tuple[np.ndarray, np.ndarray]:
+    """Where subgroups of one or two values stand in a Gram matrix: rows and columns, (M,) each."""
+    starts = starts_of(sizes)
+    ends = [
+        (starts[subgroup[0][0]] + subgroup[0][1], starts[subgroup[-1][0]] + subgroup[-1][1])
+        for subgroup in subgroups
+    ]
+    rows, columns = np.array(ends, int).reshape(-1, 2).T
+    return rows, columns
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which subgroups have up to two values, and where they stand in a Gram matrix of all values; others are deep.
+
+    sizes: of all axes.  axes: of every subgroup.  place: of every subgroup among all combinations of values on its
+    axes, of which each has one more, none of them.  wider: see ``wider_subgroups``."""
+
+    shallow: np.ndarray
+    deep: np.ndarray
+    at: tuple[np.ndarray, np.ndarray]
+    sizes: tuple[int, ...]
+    axes: tuple[tuple[int, ...], ...]
+    place: tuple[int, ...]
+    wider: np.ndarray
+
+    @property
+    def values(self) -> int:
+        """Of all axes."""
+        return sum(self.sizes)
+
+    def shape(self, axes: tuple[int, ...]) -> tuple[int, ...]:
+        """How many values these axes have, with none of them."""
+        return tuple(self.sizes[axis] + 1 for axis in axes)
+
+
+def all_places(sizes: Sequence[int], subgroups: Sequence[Subgroup]) -> Places:
+    """Where subgroups of any depth stand.
+
+    >>> all_places((2, 2), [((1, 1),), ((0, 1), (1, 1))]).at
+    (array([3, 1]), array([3, 3]))
+    """
+    depth = np.array([len(subgroup) for subgroup in subgroups], int)
+    shallow, deep = np.flatnonzero(depth <= 2), np.flatnonzero(depth > 2)
+    at = places(sizes, [subgroup for subgroup in subgroups if len(subgroup) <= 2])
+    axes = tuple(tuple([axis for axis, _ in subgroup]) for subgroup in subgroups)
+    places_of = tuple(_place(sizes, subgroup) for subgroup in subgroups)
+    return Places(shallow, deep, at, tuple(sizes), axes, places_of, wider_subgroups(subgroups))
+
+
+@dataclass(frozen=True)
+class SubgroupSet:
+    """The named set that a task and a model agree on.  axes: name, values and edges of each.  values: (M, depth, 2) of
+    axis and value, -1 where a subgroup has fewer values."""
+
+    axes: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...]
+    values: np.ndarray
+
+    @cached_property
+    def agreed(self) -> tuple[tuple[Axis, ...], list[Subgroup]]:
+        """Axes and subgroups as the mathematics has them."""
+        axes = tuple(Axis(*axis) for axis in self.axes)
+        rows = np.asarray(self.values, int).tolist()
+        return axes, [tuple((a, v) for a, v in subgroup if a >= 0) for subgroup in rows]
+
+    @cached_property
+    def places(self) -> Places:
+        """Where the subgroups stand among all pairs of values: found once, for all clients and batches here."""
+        axes, subgroups = self.agreed
+        return all_places(sizes_of(axes), subgroups)
+
+
+def checked_subgroups(axes: Any, subgroups: np.ndarray) -> SubgroupSet:
+    """Subgroups that come from a file, if they are some: ValueError, TypeError or KeyError for what is none."""
+    checked_axes = tuple(
+        (str(name), tuple(map(str, values)), tuple(map(float, edges)))
+        for name, values, edges in axes
+    )
+    codes = np.asarray(subgroups)
+    shape = codes.ndim == 3 and codes.shape[1:] == (DEEPEST, 2) and np.isfinite(codes).all()
+    if not shape or not (codes == np.floor(codes)).all():
+        raise ValueError("the subgroups")
+    subgroup_set = SubgroupSet(checked_axes, codes.astype(float))
+    for subgroup in subgroup_set.agreed[1]:
+        names = [axis for axis, _ in subgroup]
+        inside = all(
+            0 <= a < len(checked_axes) and 0 <= v < len(checked_axes[a][1]) for a, v in subgroup
+        )
+        if not subgroup or not inside or names != sorted({*names}):
+            raise ValueError("the subgroups")
+    return subgroup_set
+
+
+def _place(sizes: Sequence[int], subgroup: Subgroup) -> int:
+    place = 0
+    for axis, value in subgroup:
+        place = place * (sizes[axis] + 1) + value + 1
+    return place
+
+
+def wider_subgroups(subgroups: Sequence[Subgroup]) -> np.ndarray:
+    """The numbers of the subgroups without the first, second and third of each subgroup's values, (M, 3): EVERY where
+    none is left, less where it is not among them.
+
+    >>> wider_subgroups([((0, 1),), ((0, 1), (1, 3))])
+    array([[-1, -2, -2],
+           [-2,  0, -2]])
+    """
+    numbers = {(): EVERY} | {subgroup: m for m, subgroup in enumerate(subgroups)}
+    wider = np.full((len(subgroups), DEEPEST), EVERY - 1)
+    for m, subgroup in enumerate(subgroups):
+        wider[m, : len(subgroup)] = [
+            numbers.get(subgroup[:k] + subgroup[k + 1 :], EVERY - 1) for k in range(len(subgroup))
+        ]
+    return wider
+
+
+def subgroup_sums(codes: np.ndarray, subgroups: Sequence[Subgroup], v: np.ndarray) -> np.ndarray:
+    """Sums of v over the rows of each subgroup, of any depth, (M,)."""
+    return np.array([v[members(codes, subgroup)].sum() for subgroup in subgroups])
+
+
+def conjunctions(
+    counts: np.ndarray, sizes: Sequence[int], minimum: float, depth: int = 2
+) -> list[Subgroup]:
+    """All subgroups of at most ``depth`` <= 2 values whose count in the Gram matrix (I, I) is at least ``minimum``.
+
+    Single values first, then pairs, each in the order of their axes and values.
+
+    >>> conjunctions(gram(np.array([[0, 1], [1, 1]]), (2, 2), np.ones(2)), (2, 2), 2)
+    [((1, 1),)]
+    """
+    check_depth(depth)
+    starts = starts_of(sizes)
+    which = [(a, v) for a, size in enumerate(sizes) for v in range(size)]
+    at = {pair: int(starts[pair[0]]) + pair[1] for pair in which}
+    ones = [one for one in which if counts[at[one], at[one]] >= max(minimum, 1)]
+    subgroups: list[Subgroup] = [(one,) for one in ones]
+    if depth > 1:
+        subgroups += [
+            (one, two)
+            for one, two in combinations(ones, 2)
+            if one[0] != two[0] and counts[at[one], at[two]] >= max(minimum, 1)
+        ]
+    return subgroups
+
+
+def triples(subgroups: Sequence[Subgroup]) -> list[Subgroup]:
+    """The conjunctions of three values all of whose pairs are among the subgroups: no other can be large enough.
+
+    Their own sums are ``subgroup_sums``, or rows of Z' diag(v z_k) Z.
+    """
+    pairs = {subgroup for subgroup in subgroups if len(subgroup) == 2}
+    after: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for one, two in sorted(pairs):
+        after.setdefault(one, []).append(two)
+    return [
+        (one, two, three)
+        for one, two in sorted(pairs)
+        for three in after.get(two, ())
+        if (one, three) in pairs
+    ]
+
+
+def check_depth(depth: int) -> None:
+    """Raise unless subgroups can be conjunctions of that many values."""
+    if isinstance(depth, bool) or depth not in (1, 2, 3):
+        raise SettingsError(
+            f"depth {depth!r} is not 1, 2 or {DEEPEST}: more values in one subgroup leave too few rows to judge"
+        )
+
+
+def large_subgroups(
+    codes: np.ndarray, sizes: Sequence[int], minimum: float, depth: int = 2
+) -> list[Subgroup]:
+    """The subgroups, of up to three values, that hold at least the share ``minimum`` of rows that lie in one place.
+
+    >>> named_subgroups(np.array([[0, 1], [1, 1]]), (2, 2), 0.6)
+    [((1, 1),)]
+    """
+    check_depth(depth)
+    ones = np.ones(len(codes))
+    large = conjunctions(gram(codes, sizes, ones), sizes, minimum * len(codes), min(depth, 2))
+    if depth == DEEPEST:
+        deeper = triples(large)
+        enough = subgroup_sums(codes, deeper, ones) >= max(minimum * len(codes), 1)
+        large += [subgroup for subgroup, is_large in zip(deeper, enough, strict=True) if is_large]
+    return large
+
+
+def by_axes(subgroups: Sequence[Subgroup]) -> dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]]:
+    """The subgroups' numbers and values, (k,) and (k, axes), of every set of axes that subgroups use.
+
+    >>> by_axes([((1, 4),), ((1, 2),)])
+    {(1,): (array([0, 1]), array([[4],
+           [2]]))}
+    """
+    groups: dict[tuple[int, ...], tuple[list[int], list[list[int]]]] = {}
+    for m, subgroup in enumerate(subgroups):
+        numbers, values = groups.setdefault(tuple([axis for axis, _ in subgroup]), ([], []))
+        numbers.append(m)
+        values.append([value for _, value in subgroup])
+    return {
+        axes: (np.array(numbers), np.array(values, int).reshape(len(numbers), len(axes)))
+        for axes, (numbers, values) in groups.items()
+    }
+
+
+def counted(
+    codes: np.ndarray,
+    sizes: Sequence[int],
+    subgroups: Sequence[Subgroup],
+    strata: np.ndarray,
+    count: int,
+) -> np.ndarray:
+    """Rows of every subgroup by cell, (M, count).
+
+    >>> counted(np.array([[0, 1], [1, 1]]), (2, 2), [(), ((1, 1),), ((0, 1), (1, 1))], np.array([0, 1]), 2)
+    array([[1, 1],
+           [1, 1],
+           [0, 1]])
+    """
+    return counting(codes, sizes, subgroups)(strata, count)
+
+
+def counting(
+    codes: np.ndarray, sizes: Sequence[int], subgroups: Sequence[Subgroup]
+) -> Callable[[np.ndarray, int], np.ndarray]:
+    """``counted`` of cells that are not known yet: crossed axes tell of one and two values, and deeper subgroups take
+    one pass over the rows for each set of columns that they use."""
+    depth = np.array([len(subgroup) for subgroup in subgroups], int)
+    shallow, deep = (np.flatnonzero(which) for which in ((depth > 0) & (depth < 3), depth > 2))
+    rows = crossed.cross(codes, sizes) if len(shallow) else None
+    at = places(sizes, [subgroups[m] for m in shallow.tolist()])
+    together = by_axes([subgroups[m] for m in deep.tolist()])
+    columns = np.ascontiguousarray(codes.T, np.int64)
+
+    def count_by(strata: np.ndarray, count: int) -> np.ndarray:
+        strata = np.asarray(strata, np.int64)
+        counts = np.zeros((len(subgroups), count), np.int64)
+        counts[depth == 0] = np.bincount(strata, minlength=count)
+        if rows is not None:
+            counts[shallow] = crossed.counts(rows, strata, count)[:, *at].T
+        for axes, (members, values) in together.items():
+            shape, columns_here = tuple(sizes[axis] for axis in axes), columns[list(axes)]
+            inside = (columns_here >= 0).all(axis=0)
+            flat = _flat(columns_here[:, inside], shape) * count + strata[inside]
+            tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
+            counts[deep[members]] = tallied[_flat(values.T, shape)]
+        return counts
+
+    return count_by
+
+
+def _flat(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Values along each axis, (A, n), as one number each."""
+    codes_flat = np.zeros(values.shape[1], np.int64)
+    for value, size in zip(values, shape, strict=True):
+        codes_flat = codes_flat * size + value
+    return codes_flat
