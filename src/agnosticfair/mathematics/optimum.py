@@ -188,7 +188,7 @@ def next_scale(optimum: Optimum) -> float | None:
 def cost_sentences(optimum: Optimum, tau: float) -> tuple[str, ...]:
     """What the limit tau costs, in sentences; none where the rule retains nearly all.
 
-    >>> price(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, 0.0, -0.1, -0.1, 0.0, 0.5, True, 0.5, 0.0), 0.05)
+    >>> cost_sentences(Optimum(0.2, 0.2, 0.0, 0.2, 0.0, 0.0, -0.1, -0.1, 0.0, 0.5, True, 0.5, 0.0), 0.05)
     ("The rule is the learner's own decisions: they differ nowhere by more than the limit.",)
     """
     if optimum.unchanged:

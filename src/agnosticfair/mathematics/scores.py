@@ -169,7 +169,7 @@ class Directions:
 def sampled_rows(rows: Estimated, n: int) -> np.ndarray:
     """Which rows enter the Hessian, as bool, by a hash of what is estimated of them: the same for any split.
 
-    >>> drawn(Estimated(np.zeros(2), np.zeros((1, 2))), 2)
+    >>> sampled_rows(Estimated(np.zeros(2), np.zeros((1, 2))), 2)
     array([ True,  True])
     """
     among = n // HESSIAN_ROWS

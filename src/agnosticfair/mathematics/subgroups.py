@@ -287,7 +287,7 @@ def large_subgroups(
 ) -> list[Subgroup]:
     """The subgroups, of up to three values, that hold at least the share ``minimum`` of rows that lie in one place.
 
-    >>> named_subgroups(np.array([[0, 1], [1, 1]]), (2, 2), 0.6)
+    >>> large_subgroups(np.array([[0, 1], [1, 1]]), (2, 2), 0.6)
     [((1, 1),)]
     """
     check_depth(depth)
