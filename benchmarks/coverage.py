@@ -22,7 +22,7 @@ from agnosticfair.auditing import subgroups as named
 from agnosticfair.auditing.proof import mixtures_of
 from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import encode
-from agnosticfair.mathematics import confidence, reweighting
+from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.metrics import METRICS, ratios
 from agnosticfair.mathematics.subgroups import counted, sizes_of
@@ -176,7 +176,7 @@ def drawn(metric: str, n: int, slow: bool, seed: int) -> tuple:
         ]
         over = mixtures_of(got, metric, 1 - DELTA, 0.1, 1.0, FLOOR).value
         mixed = over >= worst_mixture(metric, true)
-        over = reweighting.reweightings(masses(rows), n, DELTA, metric, BOUND, FLOOR, 1e-3).value
+        over = confidence.reweightings(masses(rows), n, DELTA, metric, BOUND, FLOOR, 1e-3).value
         kernels = not over < worst_kernels(metric)  # nan: no reweighting keeps the floor
     ends = np.stack([measured, low, spread])
     return held, fair, mixed, kernels, error.max(), high, ends, (bound >= worst, bound - worst)

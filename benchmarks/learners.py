@@ -18,8 +18,7 @@ from agnosticfair.data.encoding import encode
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import Table
 from agnosticfair.federation import fit
-from agnosticfair.learners.estimates import of_all_rows, predict
-from agnosticfair.learners.heads import targets
+from agnosticfair.learners.estimates import of_all_rows, predict, targets
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast, Reply, pack
 from agnosticfair.protocol.requests import step_of

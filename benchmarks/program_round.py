@@ -21,10 +21,9 @@ from threadpoolctl import threadpool_limits
 from agnosticfair.client.sums.program import Memberships
 from agnosticfair.data.axes import axes_of, codes_of, histogram
 from agnosticfair.data.summary import summary_statistics
-from agnosticfair.mathematics.crossed import cross, gram
 from agnosticfair.mathematics.multipliers import RateLimits, coordinates
 from agnosticfair.mathematics.scores import Estimated, Points, evaluate, sampled_rows, utility
-from agnosticfair.mathematics.subgroups import all_places, conjunctions, sizes_of
+from agnosticfair.mathematics.subgroups import all_places, conjunctions, cross, gram, sizes_of
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair_research.datasets import load_dataset
 

@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import coordinator_for, in_process, statistics_of_all, summaries
 from agnosticfair.learners import trees
-from agnosticfair.learners.heads import LABEL
+from agnosticfair.learners.estimates import LABEL
 from agnosticfair.mathematics.boosting import Boosting
 from agnosticfair.mathematics.trees import Bins
 from agnosticfair.methods import method

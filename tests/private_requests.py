@@ -10,8 +10,7 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
-from agnosticfair.learners.estimates import Estimates
-from agnosticfair.learners.heads import heads
+from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import method
 from agnosticfair.private import schema_axes
 from agnosticfair.protocol.messages import Broadcast

@@ -12,10 +12,9 @@ import numpy as np
 
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
-from agnosticfair.learners.decisions import threshold_shifts
-from agnosticfair.learners.kernels import names_of
+from agnosticfair.learners.decisions import names_of, threshold_shifts
 from agnosticfair.mathematics import scoring
-from agnosticfair.mathematics.optimum import Optimum, cost_sentences, optimality
+from agnosticfair.mathematics.program import Optimum, cost_sentences, optimality
 from agnosticfair.methods import Method
 from agnosticfair.model import Model
 from agnosticfair.protocol.requests import SubgroupSet

@@ -23,7 +23,7 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.data.trained import Reading, TrainedOn, beside, read_beside
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
-from agnosticfair.learners import decisions, kernels
+from agnosticfair.learners import decisions
 from agnosticfair.learners.decisions import Decision, Explanation
 from agnosticfair.learners.estimates import (
     Estimates,
@@ -31,9 +31,9 @@ from agnosticfair.learners.estimates import (
     learned,
     learner_of,
     predict,
+    strata,
     to_header,
 )
-from agnosticfair.learners.heads import strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.subgroups import checked_subgroups
@@ -154,7 +154,7 @@ class Model:
         axes = None if self.rule.subgroups is None else self.rule.subgroups.axes
         fields = {"error_costs": self.rule.error_costs, "shift": self.rule.shift, "axes": axes}
         if self.rule.kernels is not None:
-            fields["kernels"] = kernels.to_header(self.rule.kernels)
+            fields["kernels"] = decisions.to_header(self.rule.kernels)
         return {**fields, "estimates": to_header(self.estimates)}
 
     @property
@@ -393,7 +393,7 @@ def _parse_rule(
     named = None if axes is None or subgroups is None else checked_subgroups(axes, subgroups)
     K, of_kernels = 1 if named is None else len(named.values) + 1, None
     if header.get("kernels") is not None and named is None:
-        of_kernels = kernels.from_header(header["kernels"], arrays.get("centres"), encoding)
+        of_kernels = decisions.from_header(header["kernels"], arrays.get("centres"), encoding)
         K = of_kernels.size + 1
     fits = A.shape == (K, len(strata(estimates.heads))) and A.dtype == np.float64
     low, high = (float(v) for v in header["error_costs"])

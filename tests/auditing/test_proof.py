@@ -10,7 +10,7 @@ from agnosticfair import audit
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.verifying import verify
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics import reweighting
+from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.basis import gaussian
 
 
@@ -121,7 +121,7 @@ def test_duals_show_the_bounds_over_mixtures_and_kernels_without_a_search(monkey
     def look(*_):
         raise AssertionError("nothing is to be solved again")
 
-    monkeypatch.setattr(reweighting, "worst_difference", look)
+    monkeypatch.setattr(confidence, "worst_difference", look)
     assert verify(proof.sealed(one_certificate)) == ()
     refused = 0
     for path in duals[:: len(duals) // 20]:

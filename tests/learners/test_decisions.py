@@ -13,10 +13,8 @@ from agnosticfair.data.axes import bin_axis, codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.federation import fit
-from agnosticfair.learners.decisions import Decision, of_probabilities, scores
-from agnosticfair.learners.estimates import Estimates, predict
-from agnosticfair.learners.heads import heads, joint
-from agnosticfair.learners.kernels import Kernels
+from agnosticfair.learners.decisions import Decision, Kernels, of_probabilities, scores
+from agnosticfair.learners.estimates import Estimates, heads, joint, predict
 from agnosticfair.mathematics.basis import by_client, design, gaussian
 from agnosticfair.mathematics.subgroups import Axis, SubgroupSet, members
 from agnosticfair.methods import Method, Rule

@@ -11,12 +11,14 @@ from agnosticfair.data.summary import encoding_of, summary_statistics
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.learners.estimates import (
     Estimates,
+    heads,
+    joint,
     learner_of,
     of_all_rows,
     out_of_fold,
     predict,
+    strata,
 )
-from agnosticfair.learners.heads import heads, joint, strata
 from agnosticfair.mathematics.fairness import comparisons
 from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.protocol.messages import Broadcast, pack, unpack

@@ -10,8 +10,7 @@ from agnosticfair.data.encoding import encode
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.errors import ModelError, SettingsError
 from agnosticfair.federation import fit, in_process
-from agnosticfair.learners.estimates import out_of_fold
-from agnosticfair.learners.heads import heads
+from agnosticfair.learners.estimates import heads, out_of_fold
 from agnosticfair.learners.local import trained
 from agnosticfair.methods import Method, Rule, method
 

@@ -7,21 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics.boosting import (
-    LEAF,
-    Boosting,
-    G,
-    H,
-    Monotone,
-    N,
-    add_rows,
-    best_splits,
-    gradients,
-    histogram,
-    leaf_values,
-    totals,
-)
-from agnosticfair.mathematics.trees import Bins
+from agnosticfair.mathematics.boosting import Boosting, G, H, N, add_rows, gradients, histogram
+from agnosticfair.mathematics.growing import Monotone, best_splits, leaf_values, totals
+from agnosticfair.mathematics.trees import LEAF, Bins
 
 OPEN = Boosting(l2=0.5, min_rows=1, min_hessian=0.0, smooth=0.0)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics import binomial, confidence, reweighting
+from agnosticfair.mathematics import binomial, confidence
 from agnosticfair.mathematics.metrics import METRICS
 
 few = settings(max_examples=15, deadline=None)
@@ -85,7 +85,7 @@ def test_the_bounds_hold_at_once_in_draws_from_a_known_population(metric):
         failed[1] += (
             (true_ratio > all_differences.high) | (true_ratio < all_differences.low)
         ).any()
-        failed[2] += reweighting.mixtures(counts, delta, metric, 0.05, 1e-2).value < mixed
+        failed[2] += confidence.mixtures(counts, delta, metric, 0.05, 1e-2).value < mixed
     assert (failed <= draws * delta).all()
 
 
@@ -106,7 +106,7 @@ def test_reweightings_of_the_population_stay_below_their_bound(metric):
     total = true.sum(axis=(0, 1, 2))
     for seed in range(10):
         drawn = masses(np.random.default_rng(seed).choice(strata, n))
-        bound = reweighting.reweightings(drawn, n, 0.1, metric, 5.0, 0.05).value
+        bound = confidence.reweightings(drawn, n, 0.1, metric, 5.0, 0.05).value
         for alpha in [*np.eye(3), *rng.dirichlet(np.ones(3), 50)]:
             alpha = alpha / (alpha @ total)
             if alpha.max() <= 5.0:
@@ -122,7 +122,7 @@ def test_mixtures_are_no_better_than_the_worst_subgroup_and_see_simpsons_paradox
     each = confidence.differences(counts, 0.01, "demographic_parity")
     assert each.high.max() < 0.01
     # half of each subgroup: 0.74 against 0.26
-    assert reweighting.mixtures(counts, 0.01, "demographic_parity", 0.05).value == pytest.approx(
+    assert confidence.mixtures(counts, 0.01, "demographic_parity", 0.05).value == pytest.approx(
         0.48, abs=0.01
     )
 

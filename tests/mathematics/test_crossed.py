@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agnosticfair.mathematics import crossed as crossed_room
-from agnosticfair.mathematics.crossed import cross, entries, gram, sums_at, totals, weighed_at
+from agnosticfair.mathematics import subgroups as crossed_room
 from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.subgroups import cross, entries, gram, sums_at, totals, weighed_at
 
 SIZES = (3, 2, 4, 7)
 

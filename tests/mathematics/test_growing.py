@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agnosticfair.mathematics import growing
-from agnosticfair.mathematics.boosting import Boosting, histogram
+from agnosticfair.mathematics.boosting import Boosting, CodedRows, Walk, histogram, level_sums
 from agnosticfair.mathematics.growing import advance, begin, current, result
 from agnosticfair.mathematics.trees import LEAF, Bins, margins, pack
-from agnosticfair.mathematics.walking import CodedRows, Walk, level_sums
 
 SETTINGS = Boosting(trees=4, depth=3, min_rows=5)
 

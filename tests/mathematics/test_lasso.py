@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics.lasso import huber_step, kinked, lasso_step, residual
+from agnosticfair.mathematics.quadratic import huber_step, kinked, lasso_step, residual
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from agnosticfair.mathematics.lbfgs import lbfgs_step
+from agnosticfair.mathematics.quadratic import lbfgs_step
 
 
 def test_steps_minimise_quadratic_functions_together():

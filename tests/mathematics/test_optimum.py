@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agnosticfair.mathematics.optimum import Optimum, cost_sentences, next_scale, scale_for
+from agnosticfair.mathematics.program import Optimum, cost_sentences, next_scale, scale_for
 
 HALF = Optimum(0.1, 0.2, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5, False, 3.0, 0.2)
 

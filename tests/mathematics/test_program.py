@@ -12,7 +12,6 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import multipliers, program
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.fairness import worst_pair
-from agnosticfair.mathematics.lasso import kinked
 from agnosticfair.mathematics.multipliers import (
     At,
     Mixtures,
@@ -22,7 +21,8 @@ from agnosticfair.mathematics.multipliers import (
     curvatures,
     objective,
 )
-from agnosticfair.mathematics.optimum import optimum, scale_for
+from agnosticfair.mathematics.program import optimum, scale_for
+from agnosticfair.mathematics.quadratic import kinked
 from agnosticfair.mathematics.scores import Dense, Estimated, Points, evaluate, utility
 
 BITS, FINE = 34, (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics.binomial import clopper_pearson
-from agnosticfair.mathematics.sequences import (
+from agnosticfair.mathematics.binomial import (
     change_evidence,
+    clopper_pearson,
     difference_evidence,
     likeliest,
     lowest_difference,
@@ -149,7 +149,7 @@ def test_the_smallest_evidence_is_that_of_a_grid_and_bounds_are_ordered():
     for limit in (-0.4, 0.0, 0.3):
         found = difference_evidence(k, n, np.full(2, limit))
         grid = np.linspace(max(-limit, 0), min(1 - limit, 1), 2000)
-        from agnosticfair.mathematics.sequences import ON_ONE, ON_OTHER
+        from agnosticfair.mathematics.binomial import ON_ONE, ON_OTHER
 
         own, other = (grid + limit)[:, None, None], grid[:, None, None]
         e = ON_ONE * k[0][:, None] - n[0][:, None] * np.log1p(own * np.expm1(ON_ONE))

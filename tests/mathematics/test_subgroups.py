@@ -12,6 +12,7 @@ from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.subgroups import (
     Axis,
     conjunctions,
+    cross,
     gram,
     large_subgroups,
     members,
@@ -41,7 +42,7 @@ def all_subgroups(depth):
 def test_gram_is_the_product_of_indicators():
     codes, v, _ = rows()
     Z = np.hstack([codes[:, [c]] == np.arange(size) for c, size in enumerate(SIZES)]).astype(float)
-    np.testing.assert_array_equal(gram(codes, SIZES, v), Z.T @ (v[:, None] * Z))
+    np.testing.assert_array_equal(gram(cross(codes, SIZES), v), Z.T @ (v[:, None] * Z))
 
 
 def test_gram_is_read_as_the_sums_of_subgroups():
@@ -49,7 +50,7 @@ def test_gram_is_read_as_the_sums_of_subgroups():
     subgroups = [*all_subgroups(1), *all_subgroups(2)]
     for j in range(2):
         own = strata == j
-        found = read(gram(codes[own], SIZES, v[own]), SIZES, subgroups)
+        found = read(gram(cross(codes[own], SIZES), v[own]), SIZES, subgroups)
         np.testing.assert_array_equal(found, subgroup_sums(codes[own], subgroups, v[own]))
 
 
@@ -59,8 +60,8 @@ def test_sums_are_the_same_bits_for_any_split(seed, cut):
     codes, v, _ = rows(seed=seed)
     order = np.random.default_rng(seed + 1).permutation(len(v))
     one, two = order[:cut], order[cut:]
-    split = gram(codes[one], SIZES, v[one]) + gram(codes[two], SIZES, v[two])
-    np.testing.assert_array_equal(split, gram(codes, SIZES, v))
+    split = gram(cross(codes[one], SIZES), v[one]) + gram(cross(codes[two], SIZES), v[two])
+    np.testing.assert_array_equal(split, gram(cross(codes, SIZES), v))
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -80,7 +81,7 @@ def test_enumeration_is_brute_force(depth, minimum):
 
 def test_no_large_triple_is_missed():
     codes, _, _ = rows(1000, 3)
-    pairs = conjunctions(gram(codes, SIZES, np.ones(1000)), SIZES, 20)
+    pairs = conjunctions(gram(cross(codes, SIZES), np.ones(1000)), SIZES, 20)
     offered = set(triples(pairs))
     assert {p for p in all_subgroups(3) if members(codes, p).sum() >= 20} <= offered
 

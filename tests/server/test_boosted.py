@@ -11,8 +11,8 @@ from agnosticfair.data import files, stream
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import coordinator_for, fit, in_process, statistics_of_all, summaries
+from agnosticfair.learners.estimates import heads
 from agnosticfair.learners.estimates import predict as heads_by
-from agnosticfair.learners.heads import heads
 from agnosticfair.learners.trees import predict
 from agnosticfair.mathematics.boosting import Boosting
 from agnosticfair.methods import method

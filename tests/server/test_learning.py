@@ -13,8 +13,7 @@ from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.learners.estimates import Estimates
-from agnosticfair.learners.heads import heads
+from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import Fairness, Method, Rule
 from agnosticfair.protocol import estimates
 from agnosticfair.server import learning, trainers

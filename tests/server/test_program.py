@@ -13,8 +13,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics.basis import Basis
-from agnosticfair.mathematics.optimum import SHARES, scale_for
-from agnosticfair.mathematics.program import MAX_NUMBERS, lengths, max_active
+from agnosticfair.mathematics.program import MAX_NUMBERS, SHARES, lengths, max_active, scale_for
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import step_of

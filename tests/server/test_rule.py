@@ -18,8 +18,7 @@ from agnosticfair.federation import (
     fit,
     in_process,
 )
-from agnosticfair.learners.estimates import out_of_fold
-from agnosticfair.learners.heads import joint
+from agnosticfair.learners.estimates import joint, out_of_fold
 from agnosticfair.mathematics.basis import subgroups
 from agnosticfair.mathematics.subgroups import members
 from agnosticfair.methods import method

@@ -31,10 +31,8 @@ from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit
 from agnosticfair.flower.masking import LIST, list_text, read_key_list
 from agnosticfair.flower.site import hello
-from agnosticfair.learners.decisions import Decision
-from agnosticfair.learners.estimates import Estimates, predict
-from agnosticfair.learners.heads import Head, heads
-from agnosticfair.learners.kernels import Kernels
+from agnosticfair.learners.decisions import Decision, Kernels
+from agnosticfair.learners.estimates import Estimates, Head, heads, predict
 from agnosticfair.learners.trees import packed
 from agnosticfair.mathematics.basis import by_client, constant, gaussian
 from agnosticfair.mathematics.fairness import Surrogate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.mathematics import metrics, reweighting
+from agnosticfair.mathematics import confidence, metrics
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, Worst, check, worst_linear
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import worst_pair
@@ -97,12 +97,12 @@ def kernel_bound(
     )
 
 
-def beyond_rows(psi: np.ndarray, request: AuditRequest, duals: Any = None) -> reweighting.Proved:
+def beyond_rows(psi: np.ndarray, request: AuditRequest, duals: Any = None) -> confidence.Proved:
     """The bound over reweightings of the population: searched for, or shown by duals."""
     delta = request.share * (1 - request.confidence)
     bound = None if request.bound == inf else request.bound
     n = float(psi[..., -1].sum())
-    return reweighting.reweightings(
+    return confidence.reweightings(
         psi[..., :-1], n, delta, request.metric, bound, request.floor, duals=duals
     )
 

@@ -22,7 +22,7 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.data.rows import row_hashes
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, SettingsError, needing
-from agnosticfair.mathematics import confidence, reweighting
+from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.subgroups import Axis, sizes_of
 
 PURPOSE = b"agnosticfair-certificate-1"
@@ -115,16 +115,16 @@ def rows_digest(table: Table, strata: np.ndarray) -> str:
 
 def mixtures_of(
     counted: CountedSubgroups, request: AuditRequest, duals: Sequence[Any] | None = None
-) -> reweighting.Proved:
+) -> confidence.Proved:
     """The bound over mixtures of the estimable subgroups: looked for, or shown by duals."""
     metric, precision = request.metric, request.precision
     delta = request.share * (1 - request.confidence)
     able = counted.levels(metric, precision, delta)[1]
     if not able.any():
-        return reweighting.Proved(1.0, ())
+        return confidence.Proved(1.0, ())
     there = confidence.reached(counted.sample(metric, precision), delta)
-    left = 1 - confidence.COUNTS - reweighting.SUPPORT * confidence.ONE
-    return reweighting.mixtures(
+    left = 1 - confidence.COUNTS - confidence.SUPPORT * confidence.ONE
+    return confidence.mixtures(
         counted.counts[there], left * delta, metric, request.floor, duals=duals
     )
 

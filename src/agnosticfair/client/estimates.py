@@ -9,9 +9,16 @@ from agnosticfair.client.sums.features import weighed
 from agnosticfair.data.axes import codes_of
 from agnosticfair.errors import FederationError
 from agnosticfair.learners import estimates
-from agnosticfair.learners.heads import joint, targets
-from agnosticfair.mathematics.crossed import Crossed, cross, entries, gram, sums_at
-from agnosticfair.mathematics.subgroups import sizes_of, subgroup_sums
+from agnosticfair.learners.estimates import joint, targets
+from agnosticfair.mathematics.subgroups import (
+    Crossed,
+    cross,
+    entries,
+    gram,
+    sizes_of,
+    subgroup_sums,
+    sums_at,
+)
 from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply

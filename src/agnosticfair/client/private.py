@@ -17,8 +17,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.data.wire import LARGEST
 from agnosticfair.errors import DataError
 from agnosticfair.learners.decisions import scores
-from agnosticfair.learners.estimates import predict
-from agnosticfair.learners.heads import joint, targets
+from agnosticfair.learners.estimates import joint, predict, targets
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.scores import smoothed, utility
 from agnosticfair.mathematics.subgroups import members

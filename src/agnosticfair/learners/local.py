@@ -13,8 +13,7 @@ from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import SettingsError
-from agnosticfair.learners.estimates import Estimates, Learner, register_learner
-from agnosticfair.learners.heads import Head, targets
+from agnosticfair.learners.estimates import Estimates, Head, Learner, register_learner, targets
 from agnosticfair.mathematics.linear import log_loss
 
 LOCAL = "local:"

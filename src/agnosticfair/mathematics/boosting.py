@@ -1,4 +1,4 @@
-"""Gradient boosting from histograms that are sums over rows: which splits, and what their leaves add.
+"""Gradient boosting from histograms that are sums over rows, at whoever holds the rows; ``growing`` is the server's side.
 
 Gradients and Hessians of the logistic loss are multiples of a power of two, so that a histogram is the same to the
 last bit in whatever order and in however many pieces its rows are added up: the trees of pooled rows are those of any
@@ -9,22 +9,31 @@ Ties are broken by the lowest column, then the lowest code, with missing values 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from agnosticfair.compiled import compiled
 from agnosticfair.mathematics.linear import log_loss, sigmoid
-from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins
+from agnosticfair.mathematics.trees import (
+    LEAF,
+    Bins,
+    Forest,
+    from_numbers,
+    goes_right,
+    leaves,
+    margins,
+    ranks,
+    unpack,
+)
 
 GRADIENT_BITS = 20
 """Gradients are multiples of 2^-20 where the number of rows allows it."""
 
 G, H, N = range(3)
 """What a histogram holds of a code's rows: the sum of gradients, of Hessians, and how many there are."""
-
-_TINY, _MINIMUM = 1e-12, 1e-9
-"""Added to Hessians; and the share of a node's score that a split must add."""
 
 _ROWS = 1 << 15
 """Rows that are counted at a time: what is gathered of them stays in a core's cache."""
@@ -34,9 +43,6 @@ _CODES = 1 << 16
 
 _COUNT_BITS = 22
 """Bits of a count that is added up together with Hessians."""
-
-_AT_ONCE = 16
-"""Nodes that are looked at together: their sums stay in a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -201,257 +207,216 @@ def _counted(
     return ones.T @ np.stack([g, h, np.ones_like(g)], axis=1).astype(float)
 
 
+LOSS_BITS = 14
+
+
 @dataclass(frozen=True)
-class Splits:
-    """The best split of each of Q nodes.
+class CodedRows:
+    """Rows as trees see them.
 
     Parameters
     ----------
-    column : (Q,) int
-        LEAF where no split is any good.
-    threshold, missing_right : (Q,) uint8
-    sets : (Q, 256) uint8
-        1 where a code goes left; of categorical columns.
-    gain : (Q,) array
-        What the split takes off the loss, times two; 0 for none.
-    left : (Q, 3) array
-        G, H and N of the rows that go left.
+    codes : (n, C) uint8
+    columns : (C, n) uint8
+        The same, column by column.
+    target, counts : (H, n) bool
+        Of every head, and which rows it is trained on.
+    fold : (n,) int
+    folds : int
+        0 where there is one model, of all rows.
+    weights : (n,) array or None
+    bits : int
+        Of the gradients' grid.
     """
 
-    column: np.ndarray
-    threshold: np.ndarray
-    missing_right: np.ndarray
-    sets: np.ndarray
-    gain: np.ndarray
-    left: np.ndarray
+    codes: np.ndarray
+    columns: np.ndarray
+    target: np.ndarray
+    counts: np.ndarray
+    fold: np.ndarray
+    folds: int
+    weights: np.ndarray | None
+    bits: int
+
+    def trains(self, model: int) -> np.ndarray:
+        """The rows that a model is trained on, (n,) bool."""
+        fold, head = divmod(model, len(self.target))
+        return self.counts[head] & (self.fold != fold) if fold < self.folds else self.counts[head]
+
+    def judged(self, model: int) -> np.ndarray:
+        """The rows that a fold's model is judged by: those of the fold."""
+        fold, head = divmod(model, len(self.target))
+        return self.counts[head] & (self.fold == fold)
 
 
-def totals(hist: np.ndarray, bins: Bins) -> np.ndarray:
-    """G, H and N of all rows of each node, (Q, 3): those of the first column's codes together."""
-    return hist[:, : bins.sizes[0]].sum(axis=1)
+@dataclass
+class Way:
+    """How far one model's rows have come.  done: its finished trees.  margin: (n,).  now: the tree that grows, of which
+    ``level`` levels are gone.  place: (n,) uint8, within the level.  g, h: (n,) float32, at the margin.  apart: the
+    rows that it is not trained on."""
+
+    done: Forest
+    margin: np.ndarray
+    apart: np.ndarray
+    now: Forest | None = None
+    level: int = 0
+    place: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    g: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    h: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
-def leaf_values(
-    sums: np.ndarray, settings: Boosting, bounds: np.ndarray | None = None
+@dataclass
+class Walk:
+    """The ways of all models' rows.  packed, done: the finished trees of the last request, as sent and unpacked."""
+
+    ways: dict[int, Way] = field(default_factory=dict)
+    packed: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    done: list[Forest] = field(default_factory=list)
+
+
+def descend(
+    place: np.ndarray, tree: Forest, bins: Bins, columns: np.ndarray, start: int, end: int
 ) -> np.ndarray:
-    """-G / (H + l2) within bounds, before shrinkage.  sums: (..., 3).  bounds: (..., 2).
+    """The rows' places within level ``end`` of a forest's first tree, from those within level ``start``.
 
-    >>> leaf_values(np.array([3.0, 2.0, 9.0]), Boosting(l2=1.0)).round(6)
-    np.float64(-1.0)
+    place: (n,) uint8.  columns: (C, n).
     """
-    value = -sums[..., G] / (sums[..., H] + settings.l2 + _TINY)
-    return value if bounds is None else np.clip(value, bounds[..., 0], bounds[..., 1])
+    rank = ranks(tree, bins)
+    for level in range(start, end):
+        right = np.zeros_like(place)
+        for k in range(2**level):
+            node = 2**level - 1 + k
+            if tree.column[0, node] != LEAF:
+                here = goes_right(tree, bins, columns, 0, node, int(rank[0, node]))
+                here &= (place == k).view(np.uint8)
+                right |= here
+        place = place + place + right
+    return place
 
 
-@dataclass(frozen=True)
-class Monotone:
-    """What monotone columns ask of Q nodes.  bounds: (Q, 2), of their values.  signs: (Q, C), of the columns."""
-
-    bounds: np.ndarray
-    signs: np.ndarray
-
-    def __getitem__(self, nodes: slice) -> Monotone:
-        return Monotone(self.bounds[nodes], self.signs[nodes])
+def _same(one: Forest, other: Forest) -> bool:
+    """Whether two forests are the same, the values of their leaves included."""
+    names = ("column", "threshold", "missing_right", "value", "sets")
+    if one is other:
+        return True
+    same = (np.array_equal(getattr(one, k), getattr(other, k)) for k in names)
+    return one.start == other.start and all(same)
 
 
-def best_splits(
-    hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None = None
-) -> Splits:
-    """The best split of each node.  hist: (Q, B, 3).
-
-    A node's sums over all codes are the same for every column.
-    """
-    nodes = (slice(a, a + _AT_ONCE) for a in range(0, len(hist), _AT_ONCE))
-    pieces = [
-        _best(hist[q], bins, settings, None if monotone is None else monotone[q]) for q in nodes
-    ]
-    return Splits(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+def _grows_from(old: Forest, new: Forest, level: int) -> bool:
+    """Whether the first levels of two growing trees are the same."""
+    nodes = slice(0, 2**level - 1)
+    names = ("column", "threshold", "missing_right")
+    same = all(np.array_equal(getattr(old, k)[0, nodes], getattr(new, k)[0, nodes]) for k in names)
+    return same and np.array_equal(old.sets, new.sets[: len(old.sets)])
 
 
-def _best(
-    hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None
-) -> tuple[np.ndarray, ...]:
-    """The fields of ``Splits``, for some nodes."""
-    whole = totals(hist, bins).T
-    missing = hist[:, bins.starts[: bins.numeric]].transpose(2, 0, 1)  # (3, Q, numeric): code 0
-    cut = bins.ordered
-    order = cuts = np.ones((len(hist), 0), bool)
-    if cut < hist.shape[1]:
-        order, cuts = _ordered_categories(hist, bins, settings)
-        hist = hist.copy()
-        hist[:, cut:] = np.take_along_axis(hist[:, cut:], order[..., None], axis=1)
-    scan = None if monotone else compiled(scan_cuts)
-    if scan is None:
-        best, at, right, sums = _best_cuts(hist, whole, missing, cuts, bins, settings, monotone)
+def finished_trees(walk: Walk, packed: np.ndarray, bins: Bins) -> list[Forest]:
+    """The finished trees of a request, which most requests have in common with the last one."""
+    if not (walk.done and np.array_equal(walk.packed, packed)):
+        walk.packed, walk.done = packed, unpack(from_numbers(packed), bins)
+    return walk.done
+
+
+def go(
+    walk: Walk, rows: CodedRows, bins: Bins, model: int, done: Forest, now: Forest, level: int
+) -> Way:
+    """The way of one model's rows, up to where a request is: ``level`` levels of ``now`` after the trees ``done``."""
+    way = walk.ways.get(model)
+    if way is None or not _known(way, done, bins):
+        apart = np.flatnonzero(~rows.trains(model))
+        way = Way(done, margins(done, bins, rows.columns), apart)
+        _face(way, rows, model)
+    elif len(done) > len(way.done):
+        _add_tree(way, rows, bins, done)
+        _face(way, rows, model)
+    if way.now is None or way.level > level or not _grows_from(way.now, now, way.level):
+        way.level, way.place = 0, np.zeros(len(way.margin), np.uint8)
+    way.place = descend(way.place, now, bins, rows.columns, way.level, level)
+    way.now, way.level = now, level
+    walk.ways[model] = way
+    return way
+
+
+def _known(way: Way, done: Forest, bins: Bins) -> bool:
+    """Whether the trees are those of the way, or one more."""
+    more = len(done) - len(way.done)
+    if more not in (0, 1):
+        return False
+    return _same(way.done, done if not more else done.first(len(way.done), bins))
+
+
+def _add_tree(way: Way, rows: CodedRows, bins: Bins, done: Forest) -> None:
+    """Add the last tree to the margins: from where the rows stand in it, if they do."""
+    before = done.first(len(done) - 1, bins)
+    last = Forest(
+        done.column[-1:],
+        done.threshold[-1:],
+        done.missing_right[-1:],
+        done.sets[len(before.sets) :],
+        done.value[-1:],
+    )
+    if way.now is not None and _grows_from(way.now, last, way.level):
+        place = descend(way.place, last, bins, rows.columns, way.level, last.depth)
     else:
-        Q = len(hist)
-        best, at, right = np.full(Q, -np.inf), np.zeros(Q, np.int64), np.zeros(Q, bool)
-        limits = settings.l2 + _TINY, settings.min_rows, settings.min_hessian
-        scan(
-            hist,
-            bins.starts,
-            bins.numeric,
-            cuts,
-            *limits,
-            best,
-            at,
-            right,
-            sums := np.zeros((Q, 3)),
-        )
-    parent = _parent(whole, settings, monotone)
-    none = ~(best > parent + _MINIMUM * np.abs(parent))
-    column = np.where(none, LEAF, bins.column[at])
-    threshold = (at - bins.starts[bins.column[at]]).astype(np.uint8)
-    absent = (at < bins.ordered) & ~none
-    absent[absent] = missing[N, absent, column[absent]] == 0
-    right = np.where(absent, 2 * sums[:, N] < whole[N], right & ~none).astype(np.uint8)
-    gain = np.where(none, 0.0, best - parent)
-    return column, threshold, right, _sets(order, at, none, bins), gain, sums
+        place = leaves(last, bins, rows.columns, 0, ranks(last, bins))
+    way.margin += last.value[0].astype(float).take(place)
+    way.done, way.now = done, None
 
 
-def scan_cuts(
-    hist: np.ndarray,
-    starts: np.ndarray,
-    numeric: int,
-    cuts: np.ndarray,
-    l2: float,
-    min_rows: float,
-    min_hessian: float,
-    best: np.ndarray,
-    at: np.ndarray,
-    right: np.ndarray,
-    sums: np.ndarray,
-) -> None:
-    """``_best_cuts`` without monotone columns, as a loop; the last four are written to."""
-    for q in range(len(hist)):
-        node_histogram = hist[q]
-        G_q, H_q, N_q = 0.0, 0.0, 0.0
-        for b in range(starts[1]):
-            G_q, H_q, N_q = (
-                G_q + node_histogram[b, 0],
-                H_q + node_histogram[b, 1],
-                N_q + node_histogram[b, 2],
-            )
-        for skip in range(2):  # missing numbers to the left, then to the right
-            for c in range(numeric if skip else len(starts) - 1):
-                if skip and node_histogram[starts[c], 2] == 0:
-                    continue
-                g, h, n = 0.0, 0.0, 0.0
-                for b in range(starts[c] + skip, starts[c + 1]):
-                    g, h, n = (
-                        g + node_histogram[b, 0],
-                        h + node_histogram[b, 1],
-                        n + node_histogram[b, 2],
-                    )
-                    if min(n, N_q - n) < min_rows or min(h, H_q - h) < min_hessian:
-                        continue
-                    if c >= numeric and not cuts[q, b - starts[numeric]]:
-                        continue
-                    gain = g * g / (h + l2) + (G_q - g) * (G_q - g) / (H_q - h + l2)
-                    if gain > best[q]:
-                        best[q], at[q], right[q] = gain, b, skip == 1
-                        sums[q, 0], sums[q, 1], sums[q, 2] = g, h, n
+def _face(way: Way, rows: CodedRows, model: int) -> None:
+    """The gradients at the margin."""
+    target = rows.target[model % len(rows.target)]
+    way.g, way.h = gradients(way.margin, target, rows.bits, rows.weights)
 
 
-def _best_cuts(
-    hist: np.ndarray,
-    whole: np.ndarray,
-    missing: np.ndarray,
-    cuts: np.ndarray,
+def level_sums(
+    walk: Walk,
+    rows: CodedRows,
     bins: Bins,
-    settings: Boosting,
-    monotone: Monotone | None,
-) -> tuple[np.ndarray, ...]:
-    """Of each node the best cut's gain, its place, whether missing numbers go right, and the sums of what goes left."""
-    left = np.ascontiguousarray(hist.transpose(2, 0, 1))
-    # a column's codes come to the whole, which is taken off where the next one begins: exactly
-    left[:, :, bins.starts[1:-1]] -= whole[..., None]
-    np.cumsum(left, axis=2, out=left)
-    gain = _gains(left, whole, bins, settings, monotone)
-    gain[:, bins.ordered :][~cuts] = -np.inf
-    every = np.arange(len(hist))
-    at = gain.argmax(axis=1)
-    best, sums, right = gain[every, at], left[:, every, at].T, np.zeros(len(hist), bool)
-    if missing[N].any():
-        numbers = Bins(bins.sizes[: bins.numeric], bins.numeric)
-        other = left[:, :, : bins.ordered] - missing[:, :, numbers.column]
-        gain = _gains(other, whole, numbers, settings, monotone)
-        there = gain.argmax(axis=1)
-        right = gain[every, there] > best
-        at, best = np.where(right, there, at), np.where(right, gain[every, there], best)
-        sums[right] = other[:, every[right], there[right]].T
-    return best, at, right, sums
+    forests: Sequence[tuple[Forest, Forest]],
+    level: int,
+    count: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """What a request asks for.
+
+    Parameters
+    ----------
+    walk : Walk
+        What is kept; changed here.
+    rows : CodedRows
+    bins : Bins
+    forests : sequence of (Forest, Forest)
+        Of every model: finished trees, and the one that grows.
+    level : int
+        Levels of it that are grown.
+    count : (P, 2) int
+        Models and nodes.
+
+    Returns
+    -------
+    dict
+        hist: (P, B, 3).  loss: (H,), out of fold, where a tree begins; zeros elsewhere.
+    """
+    heads = len(rows.target)
+    hist, loss = np.zeros((len(count), int(bins.starts[-1]), 3)), np.zeros(heads)
+    for model in np.unique(count[:, 0]).tolist():
+        done, now = forests[model]
+        way = go(walk, rows, bins, model, done, now, level)
+        rows_of_model = np.flatnonzero(count[:, 0] == model)
+        slots = np.full(256, -1, np.int16)
+        slots[count[rows_of_model, 1]] = np.arange(len(rows_of_model))
+        slot = slots.take(way.place)
+        slot[way.apart] = -1
+        hist[rows_of_model] = histogram(rows.codes, slot, way.g, way.h, len(rows_of_model), bins)
+        if level == 0 and model < rows.folds * heads:
+            loss[model % heads] += _loss(way, rows, model)
+    return {"hist": hist, "loss": loss}
 
 
-def _parent(whole: np.ndarray, settings: Boosting, monotone: Monotone | None) -> np.ndarray:
-    """The score of the nodes as they are."""
-    if monotone is None:
-        return _score(whole[G], whole[H], settings)
-    value = leaf_values(whole.T, settings, monotone.bounds)
-    return _bounded_score(whole[G], whole[H], value, settings)
-
-
-def _score(g: np.ndarray, h: np.ndarray, settings: Boosting) -> np.ndarray:
-    return g * g / (h + (settings.l2 + _TINY))
-
-
-def _bounded_score(
-    g: np.ndarray, h: np.ndarray, value: np.ndarray, settings: Boosting
-) -> np.ndarray:
-    """What a leaf of this value takes off the loss, times two: its score where the value is the best one."""
-    return -2 * g * value - (h + settings.l2 + _TINY) * value**2
-
-
-def _gains(
-    left: np.ndarray,
-    whole: np.ndarray,
-    bins: Bins,
-    settings: Boosting,
-    monotone: Monotone | None,
-) -> np.ndarray:
-    """The two children's scores for every cut, (Q, B); -inf where a child is too small.  left: (3, Q, B)."""
-    total = whole[..., None]
-    fewest = np.minimum(left[N], total[N] - left[N]) >= settings.min_rows
-    right_g, right_h = total[G] - left[G], total[H] - left[H]
-    fewest &= np.minimum(left[H], right_h) >= settings.min_hessian
-    if monotone is None:
-        with np.errstate(divide="ignore", invalid="ignore"):  # of children that are too small
-            gain = _score(left[G], left[H], settings)
-            gain += _score(right_g, right_h, settings)
-    else:
-        low, high = monotone.bounds.T[..., None]
-        a = np.clip(-left[G] / (left[H] + settings.l2 + _TINY), low, high)
-        b = np.clip(-right_g / (right_h + settings.l2 + _TINY), low, high)
-        fewest &= (b - a) * monotone.signs[:, bins.column] >= 0
-        gain = _bounded_score(left[G], left[H], a, settings)
-        gain += _bounded_score(right_g, right_h, b, settings)
-    gain[~fewest] = -np.inf
-    return gain
-
-
-def _ordered_categories(
-    hist: np.ndarray, bins: Bins, settings: Boosting
-) -> tuple[np.ndarray, np.ndarray]:
-    """The order of each column's categories by G / (H + smooth), (Q, B_c), as places among them; and after which ones,
-    in this order, a split may come. Those that are rare in the node are taken as one."""
-    block = hist[:, bins.ordered :]
-    rare = block[..., N] < settings.min_rows
-    begin = bins.starts[bins.numeric : -1] - bins.ordered
-    column = bins.column[bins.ordered :]
-    together = np.add.reduceat(np.where(rare[..., None], block, 0.0), begin, axis=1)
-    merged = np.where(rare[..., None], together[:, column - bins.numeric], block)
-    ratio = merged[..., G] / (merged[..., H] + settings.smooth + _TINY)
-    order = np.lexsort((~rare, ratio, np.broadcast_to(column, ratio.shape)))  # lower codes first
-    inside = np.take_along_axis(rare, order, axis=1)
-    both = inside[:, :-1] & inside[:, 1:] & (column[:-1] == column[1:])
-    return order, ~np.pad(both, ((0, 0), (0, 1)))
-
-
-def _sets(order: np.ndarray, at: np.ndarray, none: np.ndarray, bins: Bins) -> np.ndarray:
-    """Which codes go left, (Q, 256), of the nodes that split by categories."""
-    sets = np.zeros((len(at), MAX_CODES), np.uint8)
-    for q in np.flatnonzero((at >= bins.ordered) & ~none):
-        start = bins.starts[bins.column[at[q]]]
-        chosen = order[q, start - bins.ordered : at[q] + 1 - bins.ordered] + bins.ordered - start
-        sets[q, chosen] = 1
-    return sets
+def _loss(way: Way, rows: CodedRows, model: int) -> float:
+    judged, target = rows.judged(model), rows.target[model % len(rows.target)]
+    weights: Any = None if rows.weights is None else rows.weights[judged]
+    return float(
+        losses(way.margin[judged], target[judged], min(LOSS_BITS, rows.bits), weights).sum()
+    )

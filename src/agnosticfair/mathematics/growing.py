@@ -13,15 +13,279 @@ from math import inf, log
 
 import numpy as np
 
-from agnosticfair.mathematics.boosting import (
-    Boosting,
-    Monotone,
-    N,
-    best_splits,
-    leaf_values,
-    totals,
+from agnosticfair.compiled import compiled
+from agnosticfair.mathematics.boosting import Boosting, G, H, N
+from agnosticfair.mathematics.trees import (
+    LEAF,
+    MAX_CODES,
+    Bins,
+    Forest,
+    empty,
+    is_categorical,
+    joined,
 )
-from agnosticfair.mathematics.trees import LEAF, Bins, Forest, empty, is_categorical, joined
+
+_TINY, _MINIMUM = 1e-12, 1e-9
+"""Added to Hessians; and the share of a node's score that a split must add."""
+
+_AT_ONCE = 16
+"""Nodes that are looked at together: their sums stay in a core's cache."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The best split of each of Q nodes.
+
+    Parameters
+    ----------
+    column : (Q,) int
+        LEAF where no split is any good.
+    threshold, missing_right : (Q,) uint8
+    sets : (Q, 256) uint8
+        1 where a code goes left; of categorical columns.
+    gain : (Q,) array
+        What the split takes off the loss, times two; 0 for none.
+    left : (Q, 3) array
+        G, H and N of the rows that go left.
+    """
+
+    column: np.ndarray
+    threshold: np.ndarray
+    missing_right: np.ndarray
+    sets: np.ndarray
+    gain: np.ndarray
+    left: np.ndarray
+
+
+def totals(hist: np.ndarray, bins: Bins) -> np.ndarray:
+    """G, H and N of all rows of each node, (Q, 3): those of the first column's codes together."""
+    return hist[:, : bins.sizes[0]].sum(axis=1)
+
+
+def leaf_values(
+    sums: np.ndarray, settings: Boosting, bounds: np.ndarray | None = None
+) -> np.ndarray:
+    """-G / (H + l2) within bounds, before shrinkage.  sums: (..., 3).  bounds: (..., 2).
+
+    >>> leaf_values(np.array([3.0, 2.0, 9.0]), Boosting(l2=1.0)).round(6)
+    np.float64(-1.0)
+    """
+    value = -sums[..., G] / (sums[..., H] + settings.l2 + _TINY)
+    return value if bounds is None else np.clip(value, bounds[..., 0], bounds[..., 1])
+
+
+@dataclass(frozen=True)
+class Monotone:
+    """What monotone columns ask of Q nodes.  bounds: (Q, 2), of their values.  signs: (Q, C), of the columns."""
+
+    bounds: np.ndarray
+    signs: np.ndarray
+
+    def __getitem__(self, nodes: slice) -> Monotone:
+        return Monotone(self.bounds[nodes], self.signs[nodes])
+
+
+def best_splits(
+    hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None = None
+) -> Splits:
+    """The best split of each node.  hist: (Q, B, 3).
+
+    A node's sums over all codes are the same for every column.
+    """
+    nodes = (slice(a, a + _AT_ONCE) for a in range(0, len(hist), _AT_ONCE))
+    pieces = [
+        _best(hist[q], bins, settings, None if monotone is None else monotone[q]) for q in nodes
+    ]
+    return Splits(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+
+def _best(
+    hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None
+) -> tuple[np.ndarray, ...]:
+    """The fields of ``Splits``, for some nodes."""
+    whole = totals(hist, bins).T
+    missing = hist[:, bins.starts[: bins.numeric]].transpose(2, 0, 1)  # (3, Q, numeric): code 0
+    cut = bins.ordered
+    order = cuts = np.ones((len(hist), 0), bool)
+    if cut < hist.shape[1]:
+        order, cuts = _ordered_categories(hist, bins, settings)
+        hist = hist.copy()
+        hist[:, cut:] = np.take_along_axis(hist[:, cut:], order[..., None], axis=1)
+    scan = None if monotone else compiled(scan_cuts)
+    if scan is None:
+        best, at, right, sums = _best_cuts(hist, whole, missing, cuts, bins, settings, monotone)
+    else:
+        Q = len(hist)
+        best, at, right = np.full(Q, -np.inf), np.zeros(Q, np.int64), np.zeros(Q, bool)
+        limits = settings.l2 + _TINY, settings.min_rows, settings.min_hessian
+        scan(
+            hist,
+            bins.starts,
+            bins.numeric,
+            cuts,
+            *limits,
+            best,
+            at,
+            right,
+            sums := np.zeros((Q, 3)),
+        )
+    parent = _parent(whole, settings, monotone)
+    none = ~(best > parent + _MINIMUM * np.abs(parent))
+    column = np.where(none, LEAF, bins.column[at])
+    threshold = (at - bins.starts[bins.column[at]]).astype(np.uint8)
+    absent = (at < bins.ordered) & ~none
+    absent[absent] = missing[N, absent, column[absent]] == 0
+    right = np.where(absent, 2 * sums[:, N] < whole[N], right & ~none).astype(np.uint8)
+    gain = np.where(none, 0.0, best - parent)
+    return column, threshold, right, _sets(order, at, none, bins), gain, sums
+
+
+def scan_cuts(
+    hist: np.ndarray,
+    starts: np.ndarray,
+    numeric: int,
+    cuts: np.ndarray,
+    l2: float,
+    min_rows: float,
+    min_hessian: float,
+    best: np.ndarray,
+    at: np.ndarray,
+    right: np.ndarray,
+    sums: np.ndarray,
+) -> None:
+    """``_best_cuts`` without monotone columns, as a loop; the last four are written to."""
+    for q in range(len(hist)):
+        node_histogram = hist[q]
+        G_q, H_q, N_q = 0.0, 0.0, 0.0
+        for b in range(starts[1]):
+            G_q, H_q, N_q = (
+                G_q + node_histogram[b, 0],
+                H_q + node_histogram[b, 1],
+                N_q + node_histogram[b, 2],
+            )
+        for skip in range(2):  # missing numbers to the left, then to the right
+            for c in range(numeric if skip else len(starts) - 1):
+                if skip and node_histogram[starts[c], 2] == 0:
+                    continue
+                g, h, n = 0.0, 0.0, 0.0
+                for b in range(starts[c] + skip, starts[c + 1]):
+                    g, h, n = (
+                        g + node_histogram[b, 0],
+                        h + node_histogram[b, 1],
+                        n + node_histogram[b, 2],
+                    )
+                    if min(n, N_q - n) < min_rows or min(h, H_q - h) < min_hessian:
+                        continue
+                    if c >= numeric and not cuts[q, b - starts[numeric]]:
+                        continue
+                    gain = g * g / (h + l2) + (G_q - g) * (G_q - g) / (H_q - h + l2)
+                    if gain > best[q]:
+                        best[q], at[q], right[q] = gain, b, skip == 1
+                        sums[q, 0], sums[q, 1], sums[q, 2] = g, h, n
+
+
+def _best_cuts(
+    hist: np.ndarray,
+    whole: np.ndarray,
+    missing: np.ndarray,
+    cuts: np.ndarray,
+    bins: Bins,
+    settings: Boosting,
+    monotone: Monotone | None,
+) -> tuple[np.ndarray, ...]:
+    """Of each node the best cut's gain, its place, whether missing numbers go right, and the sums of what goes left."""
+    left = np.ascontiguousarray(hist.transpose(2, 0, 1))
+    # a column's codes come to the whole, which is taken off where the next one begins: exactly
+    left[:, :, bins.starts[1:-1]] -= whole[..., None]
+    np.cumsum(left, axis=2, out=left)
+    gain = _gains(left, whole, bins, settings, monotone)
+    gain[:, bins.ordered :][~cuts] = -np.inf
+    every = np.arange(len(hist))
+    at = gain.argmax(axis=1)
+    best, sums, right = gain[every, at], left[:, every, at].T, np.zeros(len(hist), bool)
+    if missing[N].any():
+        numbers = Bins(bins.sizes[: bins.numeric], bins.numeric)
+        other = left[:, :, : bins.ordered] - missing[:, :, numbers.column]
+        gain = _gains(other, whole, numbers, settings, monotone)
+        there = gain.argmax(axis=1)
+        right = gain[every, there] > best
+        at, best = np.where(right, there, at), np.where(right, gain[every, there], best)
+        sums[right] = other[:, every[right], there[right]].T
+    return best, at, right, sums
+
+
+def _parent(whole: np.ndarray, settings: Boosting, monotone: Monotone | None) -> np.ndarray:
+    """The score of the nodes as they are."""
+    if monotone is None:
+        return _score(whole[G], whole[H], settings)
+    value = leaf_values(whole.T, settings, monotone.bounds)
+    return _bounded_score(whole[G], whole[H], value, settings)
+
+
+def _score(g: np.ndarray, h: np.ndarray, settings: Boosting) -> np.ndarray:
+    return g * g / (h + (settings.l2 + _TINY))
+
+
+def _bounded_score(
+    g: np.ndarray, h: np.ndarray, value: np.ndarray, settings: Boosting
+) -> np.ndarray:
+    """What a leaf of this value takes off the loss, times two: its score where the value is the best one."""
+    return -2 * g * value - (h + settings.l2 + _TINY) * value**2
+
+
+def _gains(
+    left: np.ndarray,
+    whole: np.ndarray,
+    bins: Bins,
+    settings: Boosting,
+    monotone: Monotone | None,
+) -> np.ndarray:
+    """The two children's scores for every cut, (Q, B); -inf where a child is too small.  left: (3, Q, B)."""
+    total = whole[..., None]
+    fewest = np.minimum(left[N], total[N] - left[N]) >= settings.min_rows
+    right_g, right_h = total[G] - left[G], total[H] - left[H]
+    fewest &= np.minimum(left[H], right_h) >= settings.min_hessian
+    if monotone is None:
+        with np.errstate(divide="ignore", invalid="ignore"):  # of children that are too small
+            gain = _score(left[G], left[H], settings)
+            gain += _score(right_g, right_h, settings)
+    else:
+        low, high = monotone.bounds.T[..., None]
+        a = np.clip(-left[G] / (left[H] + settings.l2 + _TINY), low, high)
+        b = np.clip(-right_g / (right_h + settings.l2 + _TINY), low, high)
+        fewest &= (b - a) * monotone.signs[:, bins.column] >= 0
+        gain = _bounded_score(left[G], left[H], a, settings)
+        gain += _bounded_score(right_g, right_h, b, settings)
+    gain[~fewest] = -np.inf
+    return gain
+
+
+def _ordered_categories(
+    hist: np.ndarray, bins: Bins, settings: Boosting
+) -> tuple[np.ndarray, np.ndarray]:
+    """The order of each column's categories by G / (H + smooth), (Q, B_c), as places among them; and after which ones,
+    in this order, a split may come. Those that are rare in the node are taken as one."""
+    block = hist[:, bins.ordered :]
+    rare = block[..., N] < settings.min_rows
+    begin = bins.starts[bins.numeric : -1] - bins.ordered
+    column = bins.column[bins.ordered :]
+    together = np.add.reduceat(np.where(rare[..., None], block, 0.0), begin, axis=1)
+    merged = np.where(rare[..., None], together[:, column - bins.numeric], block)
+    ratio = merged[..., G] / (merged[..., H] + settings.smooth + _TINY)
+    order = np.lexsort((~rare, ratio, np.broadcast_to(column, ratio.shape)))  # lower codes first
+    inside = np.take_along_axis(rare, order, axis=1)
+    both = inside[:, :-1] & inside[:, 1:] & (column[:-1] == column[1:])
+    return order, ~np.pad(both, ((0, 0), (0, 1)))
+
+
+def _sets(order: np.ndarray, at: np.ndarray, none: np.ndarray, bins: Bins) -> np.ndarray:
+    """Which codes go left, (Q, 256), of the nodes that split by categories."""
+    sets = np.zeros((len(at), MAX_CODES), np.uint8)
+    for q in np.flatnonzero((at >= bins.ordered) & ~none):
+        start = bins.starts[bins.column[at[q]]]
+        chosen = order[q, start - bins.ordered : at[q] + 1 - bins.ordered] + bins.ordered - start
+        sets[q, chosen] = 1
+    return sets
 
 
 @dataclass(frozen=True)

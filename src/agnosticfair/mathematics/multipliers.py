@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agnosticfair.mathematics.lasso import kinked, residual
 from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.quadratic import kinked, residual
 from agnosticfair.mathematics.scores import COEFFICIENT_BITS, Directions
 
 PATH = (0.3, 0.1, 0.03, 0.01)

@@ -1,4 +1,9 @@
-"""Small dense convex quadratic programs, solved by an interior point and polished on its active set."""
+"""Small dense quadratic problems: with linear constraints (``minimise``, an interior point polished on its active
+set), with a separable penalty (``huber_step``, the subproblem of proximal Newton), and quasi-Newton steps.
+
+The penalty of a coordinate is kinked, up max(x, 0) + down max(-x, 0), or, with a finite ``curvature``, Huber's: its
+infimal convolution with curvature x^2 / 2, which is quadratic near 0 and has the same gradients beyond.
+"""
 
 from __future__ import annotations
 
@@ -96,3 +101,304 @@ def _solved(A: np.ndarray, b: np.ndarray, definite: bool) -> np.ndarray:
         except np.linalg.LinAlgError:
             pass
     return np.linalg.lstsq(A, b, rcond=1e-14)[0]
+
+
+MAX_SWEEPS, MAX_SIGNS, MAX_MULTIPLIERS = 60, 2000, 40
+"""Of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of ``lasso_on_simplex``."""
+
+
+def kinked(
+    x: np.ndarray, up: np.ndarray, down: np.ndarray, curvature: np.ndarray | None = None
+) -> float:
+    """The penalty; an infinite gradient holds x at 0.  curvature: infinite, as without, for a kink.
+
+    >>> kinked(np.array([2.0, -1.0, 0.0]), np.full(3, 0.5), np.array([0.5, 0.25, np.inf]))
+    1.25
+    >>> kinked(np.array([2.0, 0.1]), np.full(2, 0.5), np.full(2, 0.5), np.array([1.0, 1.0]))
+    0.88
+    """
+    on = x != 0
+    gradient, size = np.where(x > 0, up, down)[on], np.abs(x[on])
+    if curvature is None:
+        return float(gradient @ size)
+    inside = np.minimum(gradient / curvature[on], size)
+    bent = np.where(inside > 0, inside, 1.0) * np.where(inside > 0, curvature[on], 0.0)
+    return float(gradient @ (size - inside) + bent @ inside / 2)
+
+
+def proximal(z: np.ndarray, up: np.ndarray, down: np.ndarray) -> np.ndarray:
+    """argmin_x (x - z)^2 / 2 + up max(x, 0) + down max(-x, 0), coordinate by coordinate.
+
+    >>> proximal(np.array([2.0, -2.0, 0.3]), np.full(3, 0.5), np.full(3, 1.0))
+    array([ 1.5, -1. ,  0. ])
+    """
+    above, below = z - up, z + down
+    return np.where(above > 0, above, np.where(below < 0, below, 0.0))
+
+
+def residual(
+    g: np.ndarray,
+    x: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    curvature: np.ndarray | None = None,
+) -> np.ndarray:
+    """How far -g is from the penalty's subgradients at x, coordinate by coordinate; 0 at the optimum.
+
+    >>> residual(np.array([-0.7, -0.2]), np.array([0.0, 1.0]), np.full(2, 0.5), np.full(2, 0.5)).round(3)
+    array([0.2, 0.3])
+    """
+    at_zero = np.maximum(np.maximum(-g - up, g - down), 0.0)
+    left = np.where(x > 0, np.abs(g + up), np.where(x < 0, np.abs(g - down), at_zero))
+    if curvature is not None:
+        bent = np.isfinite(curvature)
+        gradient = np.clip(curvature[bent] * x[bent], -down[bent], up[bent])
+        left[bent] = np.abs(g[bent] + gradient)
+    return left
+
+
+def huber_step(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    curvature: np.ndarray,
+    inside: np.ndarray,
+) -> np.ndarray:
+    """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + the penalty.  inside: of ``lasso_on_simplex``; none may be true.
+
+    x = kinked + quadratic; for given kinked coordinates the quadratic ones are a linear solve, and what is left is a
+    ``lasso_step`` in the first, with the parallel sum of H and the curvatures.
+
+    >>> step = huber_step(np.eye(2), np.array([-2.0, -0.2]), *np.array([[0.0] * 2, [0.5] * 2, [0.5] * 2, [1.0] * 2]),
+    ...     np.zeros(2, bool))
+    >>> step.round(6)
+    array([1.5, 0.1])
+    """
+    bent = np.flatnonzero(np.isfinite(curvature))
+    rows = H[bent]
+    solved = np.linalg.solve(rows[:, bent] + np.diag(curvature[bent]), np.c_[rows, g[bent]])
+    left = H - rows.T @ solved[:, :-1]
+    args = (left + left.T) / 2, g - rows.T @ solved[:, -1], x0, up, down
+    x = lasso_on_simplex(*args, inside) if inside.any() else lasso_step(*args)
+    moved = solved[:, :-1] @ (x - x0) + solved[:, -1]
+    x[bent] -= moved
+    return x
+
+
+def lasso_step(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    tolerance: float = 1e-7,
+) -> np.ndarray:
+    """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + sum up max(x, 0) + down max(-x, 0).
+
+    H: (a, a), positive definite.  A proximal step finds the support and its signs; the exact solution for these
+    follows, or the best point of the way to it at which a sign changes.  All in whole arrays.  What a
+    near-singular H leaves is settled sign by sign (``_by_signs``), which ends at the optimum.
+
+    >>> lasso_step(np.eye(2), np.array([-2.0, 0.2]), np.zeros(2), np.full(2, 0.5), np.full(2, 0.5))
+    array([1.5, 0. ])
+    """
+    if not len(g):
+        return x0.copy()
+    majorant = np.abs(H).sum(axis=1)
+    u, v = up / majorant, down / majorant
+    x, product = x0.copy(), np.zeros(len(g))
+    for _ in range(MAX_SWEEPS):
+        q = g + product
+        if residual(q, x, up, down).max() <= tolerance:
+            return x
+        x = proximal(x - q / majorant, u, v)
+        x = _on_support(H, g, x0, x, up, down)
+        product = H @ (x - x0)
+    return _by_signs(H, g, x0, x, up, down, tolerance)
+
+
+def _by_signs(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    x: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    tolerance: float,
+) -> np.ndarray:
+    """The optimum from x on, by feature-sign search (Lee et al., 2007): the exact solution for the signs at hand, the
+    best point of the way to it, and where the support is settled one coordinate more.  Each set of signs is met once,
+    so that it ends."""
+    signs = np.sign(x)
+    for _ in range(MAX_SIGNS):
+        q = g + H @ (x - x0)
+        on = np.flatnonzero(signs)
+        gradient = np.where(signs > 0, up, -down)[on]
+        if not len(on) or np.abs(q[on] + gradient).max() <= tolerance:
+            left = residual(q, x, up, down)
+            left[on] = 0.0
+            worst = int(np.argmax(left))
+            if left[worst] <= tolerance:
+                break
+            signs[worst] = -np.sign(q[worst])
+            continue
+        block = H[np.ix_(on, on)]
+        move = _shortest(block, -(q[on] + gradient))
+        new = _along(block, q[on], x[on], move, up[on], down[on])
+        if new is None:  # rounding is all that is left
+            break
+        x = x.copy()
+        x[on] = new
+        signs = np.sign(x)
+    return x
+
+
+def _along(
+    block: np.ndarray,
+    q: np.ndarray,
+    x: np.ndarray,
+    move: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+) -> np.ndarray | None:
+    """The best of the points between x and x + move at which a coordinate is 0, and the last; None where x is."""
+    crossing = np.flatnonzero(x * (x + move) < 0)
+    t = np.append(-x[crossing] / move[crossing], 1.0)
+    points = x + t[:, None] * move
+    points[np.arange(len(crossing)), crossing] = 0.0
+    gradients = np.where(points > 0, up, down)
+    gradients[points == 0] = 0.0
+    change = (q @ move) * t + (move @ block @ move) * t**2 / 2
+    change += (gradients * np.abs(points)).sum(axis=1) - kinked(x, up, down)
+    best = int(np.argmin(change))
+    return points[best] if change[best] < 0 else None
+
+
+def lasso_on_simplex(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    inside: np.ndarray,
+) -> np.ndarray:
+    """The same, where the coordinates ``inside``, (a,) bool, stay non-negative and keep their sum.
+
+    The sum falls with a price on these coordinates, which is found between two that are tried.
+
+    >>> both = np.ones(2, bool)
+    >>> free, held = np.zeros(2), np.full(2, np.inf)
+    >>> lasso_on_simplex(np.eye(2), np.array([0.0, 0.5]), np.array([0.5, 0.5]), free, held, both).round(6)
+    array([0.75, 0.25])
+    """
+    total = x0[inside].sum()
+
+    def at(multiplier: float) -> tuple[float, np.ndarray]:
+        x = lasso_step(H, g, x0, up + multiplier * inside, down)
+        return float(x[inside].sum() - total), x
+
+    centre = -float(np.median(g[inside]))
+    width = float(np.ptp(g[inside])) + float(np.abs(np.diag(H)).max()) * 1e-3 + 1e-6
+    (low, (above, x_low)), (high, (below, x_high)) = (
+        (p, at(p)) for p in (centre - width, centre + width)
+    )
+    while above < 0:
+        low -= (width := 2 * width)
+        above, x_low = at(low)
+    while below > 0:
+        high += (width := 2 * width)
+        below, x_high = at(high)
+    for _ in range(MAX_MULTIPLIERS):
+        if above - below <= 1e-9 * max(total, 1e-12):
+            break
+        # the sum is piecewise linear in the price: between a chord's zero and the middle
+        share = min(max(above / (above - below), 0.05), 0.95)
+        multiplier = low + share * (high - low)
+        more, x = at(multiplier)
+        if more >= 0:
+            low, above, x_low = multiplier, more, x
+        else:
+            high, below, x_high = multiplier, more, x
+    t = above / (above - below) if above > below else 0.0
+    x = x_low + t * (x_high - x_low)
+    inner = np.maximum(x[inside], 0.0)
+    x[inside] = inner * (total / inner.sum())
+    return x
+
+
+def _on_support(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    x: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+) -> np.ndarray:
+    """The best of some points between x and the exact solution for the signs of its support."""
+    on = np.flatnonzero(x)
+    if not len(on):
+        return x
+    gradient = np.where(x[on] > 0, up[on], -down[on])
+    q = g[on] + H[on] @ (x - x0)
+    block = H[np.ix_(on, on)]
+    new = _along(block, q, x[on], _shortest(block, -(q + gradient)), up[on], down[on])
+    if new is None:
+        return x
+    out = x.copy()
+    out[on] = new
+    return out
+
+
+def _shortest(block: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A solution of block @ z = b; of a singular one the shortest that comes nearest."""
+    try:
+        return np.linalg.solve(block, b)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(block, b, rcond=None)[0]
+
+
+def lbfgs_step(
+    gradient: np.ndarray, diagonal: np.ndarray, moves: np.ndarray, turns: np.ndarray, first: float
+) -> np.ndarray:
+    """The step, (..., D).
+
+    Parameters
+    ----------
+    gradient : (..., D) array
+    diagonal : (..., D) array
+        Of the Hessian.
+    moves, turns : (k, ..., D) arrays
+        The last differences of weights and of their gradients, the latest last; 0 for none.
+    first : float
+        By how much the diagonal's step is shortened before there is a move.
+
+    Examples
+    --------
+    >>> none = np.zeros((0, 2))
+    >>> lbfgs_step(np.array([2.0, 4.0]), np.array([2.0, 2.0]), none, none, 0.5)
+    array([-0.5, -1. ])
+    """
+    curved = (moves * turns).sum(axis=-1)
+    rho = np.where(curved > 0, 1.0 / np.where(curved > 0, curved, 1.0), 0.0)
+    q, alphas = gradient.copy(), []
+    for s, y, r in zip(moves[::-1], turns[::-1], rho[::-1], strict=True):
+        alpha = r * (s * q).sum(axis=-1)
+        q -= alpha[..., None] * y
+        alphas.append(alpha)
+    p = q / diagonal * _length(diagonal, turns, curved, first)[..., None]
+    for s, y, r, alpha in zip(moves, turns, rho, alphas[::-1], strict=True):
+        p += (alpha - r * (y * p).sum(axis=-1))[..., None] * s
+    return -p
+
+
+def _length(
+    diagonal: np.ndarray, turns: np.ndarray, curved: np.ndarray, first: float
+) -> np.ndarray:
+    """By how much the diagonal alone would step too far, as the latest move says."""
+    scale = np.full(diagonal.shape[:-1], first)
+    for y, c in zip(turns, curved, strict=True):
+        norm = (y * (y / diagonal)).sum(axis=-1)
+        scale = np.where(c > 0, c / np.where(norm > 0, norm, 1.0), scale)
+    return scale

@@ -9,8 +9,7 @@ from math import log
 
 import numpy as np
 
-from agnosticfair.mathematics.binomial import clopper_pearson
-from agnosticfair.mathematics.sequences import change_evidence, rate_bounds
+from agnosticfair.mathematics.binomial import change_evidence, clopper_pearson, rate_bounds
 from agnosticfair.mathematics.subgroups import Subgroup, sizes_of, starts_of
 from agnosticfair.monitoring.baseline import Baseline
 

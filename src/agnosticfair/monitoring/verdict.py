@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.mathematics.metrics import METRICS
-from agnosticfair.mathematics.sequences import (
+from agnosticfair.mathematics.binomial import (
     lowest_difference,
     rate_bounds,
 )
+from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.monitoring.baseline import Baseline
 from agnosticfair.monitoring.mix import placed
 from agnosticfair.monitoring.state import MonitorState

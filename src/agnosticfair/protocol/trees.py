@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from agnosticfair.data.binning import Binning
-from agnosticfair.learners.heads import Head
+from agnosticfair.learners.estimates import Head
 from agnosticfair.protocol.requests import Shapes, Task, request
 
 

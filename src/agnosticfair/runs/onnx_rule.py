@@ -12,8 +12,7 @@ import numpy as np
 
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners.decisions import COEFFICIENT_BITS
-from agnosticfair.learners.estimates import learned
-from agnosticfair.learners.heads import Head
+from agnosticfair.learners.estimates import Head, learned
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.subgroups import SITE, SubgroupSet
 from agnosticfair.model import Model

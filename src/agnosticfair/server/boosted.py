@@ -23,10 +23,17 @@ from agnosticfair.data.binning import (
 from agnosticfair.data.encoding import Encoding, shown
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners import trees
-from agnosticfair.learners.estimates import Estimates
-from agnosticfair.learners.heads import Head
-from agnosticfair.mathematics.boosting import Boosting, N, totals
-from agnosticfair.mathematics.growing import Growth, advance, begin, best_count, current, result
+from agnosticfair.learners.estimates import Estimates, Head
+from agnosticfair.mathematics.boosting import Boosting, N
+from agnosticfair.mathematics.growing import (
+    Growth,
+    advance,
+    begin,
+    best_count,
+    current,
+    result,
+    totals,
+)
 from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.trees import FineCounts, Level

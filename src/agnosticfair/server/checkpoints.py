@@ -18,10 +18,8 @@ import numpy as np
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import ModelError, SettingsError
-from agnosticfair.learners.decisions import Decision
-from agnosticfair.learners.estimates import Estimates
-from agnosticfair.learners.heads import Head
-from agnosticfair.learners.kernels import Kernels
+from agnosticfair.learners.decisions import Decision, Kernels
+from agnosticfair.learners.estimates import Estimates, Head
 from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.fairness import Comparisons, Surrogate
 from agnosticfair.methods import Averaging, Fairness, Method, Network, Rule

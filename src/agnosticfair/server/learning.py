@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import SolverError
-from agnosticfair.learners.estimates import Estimates
-from agnosticfair.learners.heads import Head
+from agnosticfair.learners.estimates import Estimates, Head
 from agnosticfair.learners.linear import WEIGHT_BITS
-from agnosticfair.mathematics.lbfgs import lbfgs_step
 from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.quadratic import lbfgs_step
 from agnosticfair.methods import Method
 from agnosticfair.protocol.estimates import Learn, hessian_numbers
 from agnosticfair.protocol.grid import exponents

@@ -20,9 +20,9 @@ import numpy as np
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.linear import WEIGHT_BITS
-from agnosticfair.mathematics.lasso import lasso_step
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.multipliers import Coordinates, RateLimits, coordinates
+from agnosticfair.mathematics.quadratic import lasso_step
 from agnosticfair.protocol.privacy.requests import PrivateHeads, PrivateRates
 from agnosticfair.protocol.requests import Task
 from agnosticfair.server.plan import Plan

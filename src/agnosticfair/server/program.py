@@ -23,14 +23,15 @@ from agnosticfair.mathematics.multipliers import (
     WorstUtility,
     unsettled,
 )
-from agnosticfair.mathematics.optimum import (
+from agnosticfair.mathematics.program import (
     Optimum,
+    State,
+    StepModel,
     cost_sentences,
     next_scale,
     optimality,
     optimum,
 )
-from agnosticfair.mathematics.program import State, StepModel
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import ProgramSums, sums_request

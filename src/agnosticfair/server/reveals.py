@@ -17,8 +17,7 @@ import numpy as np
 from agnosticfair.data.axes import axes_of
 from agnosticfair.data.summary import SummaryStatistics, counts_shapes
 from agnosticfair.learners.decisions import Decision
-from agnosticfair.learners.estimates import Estimates
-from agnosticfair.learners.heads import strata
+from agnosticfair.learners.estimates import Estimates, strata
 from agnosticfair.mathematics.basis import is_centred, subgroups
 from agnosticfair.mathematics.subgroups import SITE, Axis, sizes_of
 from agnosticfair.methods import Fairness, Method

@@ -16,9 +16,8 @@ from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners import local
-from agnosticfair.learners.decisions import Decision, plain
+from agnosticfair.learners.decisions import Decision, Kernels, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
-from agnosticfair.learners.kernels import Kernels
 from agnosticfair.mathematics.basis import is_apart
 from agnosticfair.protocol.estimates import MAX_NUMBERS, Calibration
 from agnosticfair.protocol.messages import Broadcast, Reply

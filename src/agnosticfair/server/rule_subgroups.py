@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.learners.heads import strata
+from agnosticfair.learners.estimates import strata
 from agnosticfair.mathematics.basis import constant
 from agnosticfair.mathematics.scores import Points
 from agnosticfair.mathematics.subgroups import (

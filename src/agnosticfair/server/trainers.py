@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.learners.estimates import Estimates, learned
-from agnosticfair.learners.heads import LABEL, Head, heads
+from agnosticfair.learners.estimates import LABEL, Estimates, Head, heads, learned
 from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.requests import Request

@@ -21,7 +21,7 @@ from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import check_agreed
 from agnosticfair.data.summary import SummaryStatistics, encoding_of
-from agnosticfair.learners.kernels import plain
+from agnosticfair.learners.decisions import without_bins
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
 from agnosticfair.mathematics.subgroups import DEEPEST, SITE
 from agnosticfair.protocol.messages import MAX_BYTES, Broadcast
@@ -265,7 +265,7 @@ def _network(by: Judgement, task: Task) -> None:
 def check_centres(by: Judgement, task: Task) -> None:
     if task.centres is None:
         return
-    widths = {task.encoding.width, plain(task.encoding).width}
+    widths = {task.encoding.width, without_bins(task.encoding).width}
     need(
         task.centres.ndim == 2 and task.centres.shape[1] in widths,
         "centres are not of the encoding",

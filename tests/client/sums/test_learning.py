@@ -12,7 +12,7 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.rows import folds_by_features
-from agnosticfair.learners.heads import heads, targets
+from agnosticfair.learners.estimates import heads, targets
 from agnosticfair.learners.linear import compact, scores
 from agnosticfair.mathematics.linear import log_loss, on_grid, sigmoid
 from agnosticfair.protocol.estimates import Learn

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agnosticfair.mathematics.crossed import Crossed, gram, totals
 from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.subgroups import Crossed, gram, totals
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,15 @@ from agnosticfair.data.binning import fine_bin_counts, value_counts
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError
-from agnosticfair.learners.heads import targets
-from agnosticfair.mathematics.boosting import GRADIENT_BITS
+from agnosticfair.learners.estimates import targets
+from agnosticfair.mathematics.boosting import (
+    GRADIENT_BITS,
+    CodedRows,
+    Walk,
+    finished_trees,
+    level_sums,
+)
 from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
-from agnosticfair.mathematics.walking import CodedRows, Walk, finished_trees, level_sums
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task

@@ -11,10 +11,20 @@ import numpy as np
 from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
 from agnosticfair.client.sums.distinct import Distinct
-from agnosticfair.learners.kernels import KERNEL_BITS, Kernels, weights
-from agnosticfair.mathematics.crossed import Crossed, Entries, cross, entries, sums_at, weighed_at
+from agnosticfair.learners.decisions import KERNEL_BITS, Kernels, kernel_weights
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
-from agnosticfair.mathematics.subgroups import Places, Subgroup, members, sizes_of
+from agnosticfair.mathematics.subgroups import (
+    Crossed,
+    Entries,
+    Places,
+    Subgroup,
+    cross,
+    entries,
+    members,
+    sizes_of,
+    sums_at,
+    weighed_at,
+)
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.program import ProgramSums
@@ -114,8 +124,8 @@ def weight_functions(client: Client, task: Task) -> Weights:
     if task.fair_basis.kind == "constant":
         return Dense(ones)
     kernels = Kernels(task.fair_basis, task.clients, task.centres)
-    kernel_weights = weights(kernels, task.encoding, client.rows, client.who, client.key)
-    return Dense(np.hstack([kernel_weights, ones]))
+    columns = kernel_weights(kernels, task.encoding, client.rows, client.who, client.key)
+    return Dense(np.hstack([columns, ones]))
 
 
 def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> Estimated:

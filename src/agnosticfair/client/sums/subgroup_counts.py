@@ -6,8 +6,7 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.data.axes import codes_of, histogram
-from agnosticfair.mathematics.crossed import cross, gram
-from agnosticfair.mathematics.subgroups import sizes_of, subgroup_sums
+from agnosticfair.mathematics.subgroups import cross, gram, sizes_of, subgroup_sums
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Histograms, SubgroupCounts
 

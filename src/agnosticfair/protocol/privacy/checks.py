@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import FederationError
-from agnosticfair.learners.heads import strata
+from agnosticfair.learners.estimates import strata
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.privacy.sensitivity import places_of
 from agnosticfair.protocol.requests import Task

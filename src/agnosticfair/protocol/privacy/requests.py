@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agnosticfair.learners.heads import Head, strata
+from agnosticfair.learners.estimates import Head, strata
 from agnosticfair.protocol.requests import Shapes, Task, request
 
 

@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import FederationError
-from agnosticfair.learners.heads import Head
+from agnosticfair.learners.estimates import Head
 from agnosticfair.protocol.requests import Task, step_of
 
 NUMERIC = 0.2
