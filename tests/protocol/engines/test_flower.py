@@ -694,7 +694,7 @@ def with_bins(schema):
 def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     """From 'deploy init --limit' to the certificate: the model and the promise of the same rows in one place."""
     from agnosticfair.auditing import limit as limits
-    from agnosticfair.auditing.verifying import verify
+    from agnosticfair.auditing.proof import verify
     from agnosticfair.data.schema import schema_of
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site
