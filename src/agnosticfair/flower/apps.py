@@ -130,7 +130,7 @@ def results(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}
     history["events"] = [*about.events, *history["events"], *answered_twice(engine)]
     history["command"] = config.get("command") or history["command"]
-    history["subgroups"] = record.digests(files)
+    history["files"] = record.digests(files)
     return files | {"history.json": as_json(history)}
 
 

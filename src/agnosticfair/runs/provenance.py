@@ -84,7 +84,7 @@ def run_files(
         history(fitted, cast("Sequence[Table]", tables))
         | provenance(clients)
         | about
-        | {"subgroups": digests(files)}
+        | {"files": digests(files)}
     )
     return {**files, "history.json": as_json(pages)}
 
