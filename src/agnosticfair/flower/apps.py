@@ -106,13 +106,10 @@ def results(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]
     bring_list(about, joined, config)
     if config.get("check"):
         return {"check.json": as_json({"run": run, "sites": checked(about, joined, config)})}
-    checkpoint = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
-    add = record.rounds(out, method_of(config), len(engine.sites), checkpoint.exists())
 
     def tell(entry: dict) -> None:
         state.update(round=entry, traffic=engine.traffic[-1] if engine.traffic else {}, waiting={})
         write(out / "progress.json", state)
-        add(entry)
 
     fitted, certified_limit = run_fit(engine, config, tell)
     if certified_limit is None:

@@ -530,15 +530,6 @@ def test_who_is_waited_for_is_told_live(files, tmp_path, monkeypatch):
     assert told[-1] == {}
 
 
-def test_watch_shows_for_whom_a_run_waits_and_why(tmp_path):
-    from agnosticfair.runs.provenance import rounds
-
-    rounds(tmp_path, method("fl"), 2, resume=False)
-    (tmp_path / "progress.json").write_text('{"waiting": {"south": "its key was refused"}}')
-    (study,) = data([read_run(tmp_path, live=True)])["studies"]
-    assert study["warnings"][0] == "Waiting for site 'south': its key was refused."
-
-
 @pytest.mark.parametrize("name", ["fairfl", "agnosticfair"])
 def test_a_deployed_certificate_is_the_one_of_fit_run_bit_for_bit(
     call, files, tmp_path, monkeypatch, name
