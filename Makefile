@@ -15,6 +15,7 @@ lint: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	for script in readme privacy benchmark; do $(BIN)/python benchmarks/write_$$script.py --check || exit 1; done
 
 docs: .venv/dev
 	$(BIN)/sphinx-build -W -q docs build/docs

@@ -90,7 +90,7 @@ def main() -> None:
         ]
         mu = least_mu(*scores)
         minimum = epsilon_of(mu, budget.delta)
-        found.append({"noise": said, "min_share": minimum, "claimed": payload.epsilon})
+        found.append({"noise": said, "at_least": minimum, "claimed": payload.epsilon})
         print(
             f"noise {said}: epsilon is at least {minimum:.2f} (mu {mu:.3f}) by {payload.runs} runs "
             f"each way; claimed {payload.epsilon:g} at delta {budget.delta:g}",

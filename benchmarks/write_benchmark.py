@@ -3,8 +3,8 @@
     python benchmarks/write_benchmark.py bench/results.json ...
 
 Several results are of the same code: other seeds, splits or entrants, no cell twice.
-Without results it writes the text again from benchmark.json. Results of a stated commit are checked
-against that commit of this repository: code that differs is refused.
+Without results it writes the text again from benchmark.json, or with --check compares it. Results
+of a stated commit are checked against that commit of this repository: code that differs is refused.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ def joined(every: list[dict]) -> dict:
 
 
 def main(arguments: list[str]) -> None:
+    from write_readme import write
+
     if arguments:
         results = joined([json.loads(Path(name).read_text()) for name in arguments])
         if results["clean"] is None and results["commit"]:
@@ -64,9 +66,8 @@ def main(arguments: list[str]) -> None:
             if not results["clean"]:
                 sys.exit(f"the code that ran is not that of commit {results['commit'][:12]}")
         SUMMARY.write_text(_by_line(aggregate(results)))
-    summary = json.loads(SUMMARY.read_text())
-    REPORT.write_text(overview(summary))
+    write({REPORT: overview(json.loads(SUMMARY.read_text()))})
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main([name for name in sys.argv[1:] if name != "--check"])

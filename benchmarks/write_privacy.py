@@ -3,7 +3,7 @@
     python benchmarks/write_privacy.py
 
 The file is kept by benchmarks/private.py, privacy_audit.py, membership.py and secure_cost.py with --keep: each writes
-its own entry, with the command that made it. A test compares the page with the file.
+its own entry, with the command that made it. `--check` compares the page with the file, and writes nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from write_readme import write
 
 ROOT = Path(__file__).parents[1]
 FILE, PAGE = ROOT / "benchmarks" / "privacy.json", ROOT / "docs" / "privacy.md"
@@ -44,7 +46,11 @@ COLUMNS = {
         "in the worst single value, test": "{worst:.3f}",
         "certified in all of them": "{at_most:.3f}",
     },
-    "audit": {"noise": "{noise}", "epsilon is at least": "{least:.2f}", "claimed": "{claimed:g}"},
+    "audit": {
+        "noise": "{noise}",
+        "epsilon is at least": "{at_least:.2f}",
+        "claimed": "{claimed:g}",
+    },
     "membership": {
         "fit": "{fit}",
         "area under the curve": "{area:.3f} ± {area_spread:.3f}",
@@ -91,9 +97,5 @@ def written(page: str, kept: dict[str, Any]) -> str:
     return page
 
 
-def main() -> None:
-    PAGE.write_text(written(PAGE.read_text(), json.loads(FILE.read_text())))
-
-
 if __name__ == "__main__":
-    main()
+    write({PAGE: written(PAGE.read_text(), json.loads(FILE.read_text()))})

@@ -4,13 +4,14 @@ agnosticfair data adult --out adult
 agnosticfair tune adult/site-*.csv --target income --sensitive-features sex
 cp tune/frontier.json docs/figures/tune-adult.json && cp tune/frontier.png docs/figures/tune-adult.png
 python benchmarks/fit_vs_fairlearn.py --methods rule > docs/figures/speed.txt  # on an idle machine
-python benchmarks/write_readme.py
+python benchmarks/write_readme.py  # --check: compare, and write nothing
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from textwrap import fill
 
@@ -20,7 +21,7 @@ PAGES = (ROOT / "README.md", ROOT / "docs/index.md")
 SPEED = ROOT / "docs/figures/speed.txt"
 
 
-def said(found: dict) -> str:
+def result(found: dict) -> str:
     """The result in words."""
     knee, beside = found["points"][found["knee"]], found["references"]
     whole, free = beside["fairfl"], beside["fl"]
@@ -57,9 +58,17 @@ def written(page: str, name: str, text: str) -> str:
     return f"{head}{begin}{text}{end}{rest.split(end)[1]}"
 
 
+def write(pages: dict[Path, str]) -> None:
+    """Write the pages; with --check, only say which are not as they would be written, and fail."""
+    changed = [page for page, text in pages.items() if page.read_text() != text]
+    if "--check" in sys.argv:
+        sys.exit(f"written anew, {', '.join(p.name for p in changed)} differs" if changed else 0)
+    for page in changed:
+        page.write_text(pages[page])
+
+
 if __name__ == "__main__":
-    told = said(json.loads(FRONTIER.read_text()))
-    for page in PAGES:
-        page.write_text(written(page.read_text(), "first result", told))
-    README = PAGES[0]
-    README.write_text(written(README.read_text(), "time", timed(SPEED.read_text())))
+    first = result(json.loads(FRONTIER.read_text()))
+    texts = {page: written(page.read_text(), "first result", first) for page in PAGES}
+    texts[PAGES[0]] = written(texts[PAGES[0]], "time", timed(SPEED.read_text()))
+    write(texts)

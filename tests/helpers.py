@@ -2,6 +2,8 @@
 
 import csv
 import importlib.util
+import os
+import select
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +31,14 @@ def script(name):
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made
+
+
+def open_fifo(path, seconds=60.0):
+    """A pipe to read from, once something was written to it; fails where nothing comes."""
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    assert select.select([pipe], [], [], seconds)[0], "nothing was written"
+    os.set_blocking(pipe, True)
+    return os.fdopen(pipe)
 
 
 def small_table(n: int = 300, seed: int = 0, groups: int = 2) -> Table:
@@ -63,9 +73,9 @@ def held(n=4000, seed=1, groups=2):
 def certificate_on(model, rows, minimum=0.05, columns=None):
     """A certificate of a model of which every subgroup is estimable."""
     from agnosticfair import audit
-    from agnosticfair.auditing.subgroups import Subgroups
+    from agnosticfair import subgroups as subgroups_by
 
-    subgroups = Subgroups(columns, 2, minimum)
+    subgroups = subgroups_by(columns, 2, minimum)
     return audit(model, rows, sensitive_features="sex", subgroups=subgroups, precision=5.0)
 
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from helpers import open_fifo
 
 TASK = """
 import time
-from agnosticfair.threads import spread
 
 def work(fifo):
     with open(fifo, "w", buffering=1) as told:
@@ -19,12 +19,12 @@ def work(fifo):
         time.sleep(20)
         print("outlived", file=told)
 """
-SPREAD = """
+MAIN = """
 from task import work
-from agnosticfair.threads import spread
+from agnosticfair.threads import parallel
 
 if __name__ == "__main__":
-    spread(work, [{fifo!r}] * 2, 2)
+    parallel(work, [{fifo!r}] * 2, 2)
 """
 
 
@@ -33,7 +33,7 @@ def test_what_works_for_a_process_ends_with_it(by, tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     (tmp_path / "task.py").write_text(TASK)
-    (tmp_path / "main.py").write_text(SPREAD.format(fifo=str(fifo)))
+    (tmp_path / "main.py").write_text(MAIN.format(fifo=str(fifo)))
     import agnosticfair
 
     paths = os.pathsep.join([str(tmp_path), str(Path(agnosticfair.__file__).parents[1])])
@@ -41,7 +41,7 @@ def test_what_works_for_a_process_ends_with_it(by, tmp_path):
         [sys.executable, tmp_path / "main.py"], env=os.environ | {"PYTHONPATH": paths}
     )
     try:
-        with fifo.open() as told:
+        with open_fifo(fifo) as told:
             assert told.readline() == "begun\n"
             main.send_signal(by)
             main.wait()

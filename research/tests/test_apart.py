@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from helpers import open_fifo
 
 import agnosticfair
 import agnosticfair_research
@@ -33,7 +34,7 @@ PEER = """#!{python}
 from agnosticfair_research import apart, benchmark
 from task import work
 
-benchmark.run_stratum = lambda cell: work(cell.dataset)
+benchmark.run_cell = lambda cell: work(cell.dataset)
 apart.main()
 """
 
@@ -52,7 +53,7 @@ def test_what_works_for_a_process_ends_with_it(by, tmp_path):
         [sys.executable, tmp_path / "main.py"], env=os.environ | {"PYTHONPATH": paths}
     )
     try:
-        with fifo.open() as told:
+        with open_fifo(fifo) as told:
             assert told.readline() == "begun\n"
             main.send_signal(by)
             main.wait()

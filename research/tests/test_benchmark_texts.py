@@ -1,17 +1,9 @@
-"""The benchmark's page is what the script makes of benchmark.json: never typed."""
-
-import json
+"""Results of the benchmark that are joined into one page."""
 
 import pytest
 from helpers import script
 
-from agnosticfair_research.report.bench import overview
-
 write = script("write_benchmark")
-
-
-def test_the_page_comes_from_the_results():
-    assert write.REPORT.read_text() == overview(json.loads(write.SUMMARY.read_text()))
 
 
 def result(*cells, source="one", clean=True, limit=0.1, **absent):

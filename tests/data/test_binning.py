@@ -27,11 +27,11 @@ def agree(tables, max_bins=255, min_rows=20):
     cuts = equal_fine_bins(encoding)
     for k in range(PASSES):
         sums = {
-            "stratum_counts": sum(fine_bin_counts(encoding, t, cuts, "the data") for t in tables),
+            "fine_bin_counts": sum(fine_bin_counts(encoding, t, cuts, "the data") for t in tables),
             "value_counts": sum(value_counts(encoding, t) for t in tables),
         }
         if k < PASSES - 1:
-            cuts = refined(encoding, cuts, sums["stratum_counts"])
+            cuts = refined(encoding, cuts, sums["fine_bin_counts"])
     return encoding, agreed(encoding, cuts, sums, max_bins, min_rows)
 
 

@@ -119,7 +119,7 @@ def equal_fine_bins(encoding: Encoding) -> np.ndarray:
 def count_fine_bins(values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
     """Rows between cuts, and last those without a number, (len(cuts) + 2,); they add up over clients.
 
-    >>> count_strata(np.array([1.0, 2.0, np.nan, 9.0]), np.array([2.0, 5.0]))
+    >>> count_fine_bins(np.array([1.0, 2.0, np.nan, 9.0]), np.array([2.0, 5.0]))
     array([1., 1., 1., 1.])
     """
     ordered = np.sort(values)  # NaN last
@@ -130,7 +130,7 @@ def count_fine_bins(values: np.ndarray, cuts: np.ndarray) -> np.ndarray:
 
 
 def fine_bin_counts(encoding: Encoding, table: Table, cuts: np.ndarray, who: str) -> np.ndarray:
-    """``count_strata`` of every column of numbers, (columns, cells + 1)."""
+    """``count_fine_bins`` of every column of numbers, (columns, cells + 1)."""
     pairs = zip(encoding.numeric, cuts, strict=True)
     rows = [
         count_fine_bins(_numbers(table, name, who), cuts_here) for (name, _, _), cuts_here in pairs
@@ -170,7 +170,7 @@ def finer(cuts: np.ndarray, counts: np.ndarray, low: float, high: float) -> np.n
 def refined(encoding: Encoding, cuts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """``finer`` cuts of every column, (columns, K); the highest number fills rows up, and changes no cell.
 
-    counts: (columns, cells + 1), as ``stratum_counts`` has them.
+    counts: (columns, cells + 1), as ``fine_bin_counts`` has them.
     """
     new_cuts = [
         finer(cuts_here, count[:-1], low, high)
@@ -192,7 +192,7 @@ def edges_from_fine_bins(
 
     Between two cells with rows an edge may lie anywhere: it is in the middle.  counts: (K + 1,).
 
-    >>> edges_from_strata(np.array([1.0, 2.0, 3.0]), np.array([50.0, 0.0, 30.0, 20.0]), 2, 1)
+    >>> edges_from_fine_bins(np.array([1.0, 2.0, 3.0]), np.array([50.0, 0.0, 30.0, 20.0]), 2, 1)
     array([1.5])
     """
     full = np.flatnonzero(counts)
@@ -245,7 +245,7 @@ def agreed(
     max_bins = min(max_bins, MAX_CODES - 1)
     edges = [
         edges_from_fine_bins(cuts_here, counts[:-1], max_bins, min_rows)
-        for cuts_here, counts in zip(cuts, sums["stratum_counts"], strict=True)
+        for cuts_here, counts in zip(cuts, sums["fine_bin_counts"], strict=True)
     ]
     ends = np.cumsum([len(values) for _, values in encoding.categorical])
     by_value: Sequence[np.ndarray] = np.split(sums["value_counts"], ends[:-1]) if len(ends) else []

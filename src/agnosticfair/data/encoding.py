@@ -275,7 +275,7 @@ def check_finite(name: str, values: np.ndarray, who: str, missing: bool = False)
 def shown(values: Iterable[str], limit: int = 5) -> str:
     """Some values for an error message, shortened.
 
-    >>> shown(["a", "b", "c"], max_rows=2)
+    >>> shown(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
     """
     listed = [repr(v if len(v) <= 40 else v[:39] + "…") for v in values]

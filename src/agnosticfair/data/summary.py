@@ -38,9 +38,9 @@ class SummaryStatistics:
     rows lack; the range of one that all rows lack is empty: its low end is LARGEST, its high end -LARGEST.
 
     >>> one = SummaryStatistics(2, {"no": 2}, {}, {"age": (20.0, 30.0)}, {"job": ("a",)})
-    >>> one + SummaryStatistics(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
-    Summary statistics(n=3, labels={'no': 2, 'yes': 1}, groups={}, numeric={'age': (20.0, 40.0)}, categorical={'job':
-    ('a', 'b')})
+    >>> both = one + SummaryStatistics(1, {"yes": 1}, {}, {"age": (25.0, 40.0)}, {"job": ("b",)})
+    >>> both.n, both.labels, both.numeric, both.categorical
+    (3, {'no': 2, 'yes': 1}, {'age': (20.0, 40.0)}, {'job': ('a', 'b')})
     """
 
     n: int

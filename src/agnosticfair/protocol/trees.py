@@ -11,7 +11,7 @@ from agnosticfair.protocol.requests import Shapes, Task, request
 
 @request(
     "fine_counts",
-    stratum_counts="how many rows lie in each small cell of a column's range, or have no number there: with few, who "
+    fine_bin_counts="how many rows lie in each small cell of a column's range, or have no number there: with few, who "
     "they are",
     value_counts="how many rows have each category",
 )
@@ -24,7 +24,7 @@ class FineCounts:
     def shapes(self, task: Task) -> Shapes:
         values = sum(len(vocabulary) for _, vocabulary in task.encoding.categorical)
         rows, width = self.cuts.shape
-        return {"stratum_counts": (rows, width + 2), "value_counts": (values,)}
+        return {"fine_bin_counts": (rows, width + 2), "value_counts": (values,)}
 
 
 @request(

@@ -101,7 +101,7 @@ def _given_probability(graph: Any, column: str) -> str:
 
 
 def joint(graph: Any, heads: Sequence[Head], P: Sequence[str]) -> list[str]:
-    """The probability of every stratum, (n,) each: ``learners.heads.joint``."""
+    """The probability of every stratum, (n,) each: ``learners.estimates.joint``."""
     columns = []
     for h, head in enumerate(heads):
         if not head.features:

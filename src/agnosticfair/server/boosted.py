@@ -205,7 +205,7 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     entry = {"round": reply.round, "stage": "bins", "kept": True}
     state = replace(state, history=(*state.history, entry))
     if reply.round < PASSES and len(state.cuts):
-        cuts = refined(encoding, state.cuts, reply.sums["stratum_counts"])
+        cuts = refined(encoding, state.cuts, reply.sums["fine_bin_counts"])
         return replace(state, cuts=cuts)
     binning = agreed(encoding, state.cuts, reply.sums, MAX_BINS, settings.min_bin)
     growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)

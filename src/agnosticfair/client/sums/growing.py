@@ -42,7 +42,7 @@ def fine_bins(client: Client, broadcast: Broadcast[FineCounts]) -> Reply:
     """How numbers lie between the cuts, and how many rows have each category."""
     encoding, cuts = broadcast.task.encoding, broadcast.request.cuts
     counts = fine_bin_counts(encoding, client.rows, cuts, client.who)
-    sums = {"stratum_counts": counts, "value_counts": value_counts(encoding, client.rows)}
+    sums = {"fine_bin_counts": counts, "value_counts": value_counts(encoding, client.rows)}
     return Reply(broadcast.round, sums)
 
 
