@@ -19,11 +19,11 @@ import numpy as np
 
 from agnosticfair import fit
 from agnosticfair.auditing import subgroups as named
-from agnosticfair.auditing.proof import mixtures_of
+from agnosticfair.auditing.certify import mixtures_of
 from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.mathematics import confidence, reweighting
-from agnosticfair.mathematics.basis import gaussian_kernel
+from agnosticfair.mathematics.basis import gaussian_kernel, subgroups
 from agnosticfair.mathematics.metrics import METRICS, ratios
 from agnosticfair.mathematics.subgroups import counted, sizes_of
 from agnosticfair_research.datasets import load_dataset
@@ -38,7 +38,7 @@ def population():
     table = load_dataset("adult")
     train = np.random.default_rng(0).random(len(table)) < 0.5
     model = fit({"all": table.take(train)}, "fl", **ATTRIBUTE).model
-    request = named.Subgroups(depth=2, min_share=0.01)
+    request = subgroups(depth=2, min_share=0.01)
     axes = axes_of_table(table, request.columns, request.bins)
     sex = table.column("sex")
     y, d = table.labels(model.positive) > 0, model.predict(table) > 0

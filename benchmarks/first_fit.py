@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from agnosticfair.auditing.subgroups import searched, subgroups_asked, table_counts
+from agnosticfair.auditing.subgroups import searched, subgroups_in, table_counts
 from agnosticfair.data.axes import axes_of_table
 from agnosticfair.data.table import Table
 from agnosticfair.federation import fit
@@ -47,7 +47,7 @@ HEAD = (
 
 def worst_subgroup(table: Table, name: str, y: np.ndarray, decided: np.ndarray) -> float:
     """The largest difference of decisions in a subgroup of these rows that is estimable."""
-    request = subgroups_asked(method("auto").fairness.basis)
+    request = subgroups_in(method("auto").fairness.basis)
     axes, s = axes_of_table(table, request.columns, request.bins), table.column(name)
     cells = (s.codes * 2 + y) * 2 + decided
     counts = table_counts(table, axes, cells, len(s.categories))

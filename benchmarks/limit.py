@@ -23,8 +23,7 @@ from time import process_time
 import numpy as np
 
 from agnosticfair.auditing.limit import METHOD, LimitAudit, answered, split_halves, walked
-from agnosticfair.auditing.proof import axes_of
-from agnosticfair.auditing.subgroups import table_counts
+from agnosticfair.auditing.subgroups import axes_of, table_counts
 from agnosticfair.data.table import concatenate
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.confidence import differences

@@ -73,9 +73,9 @@ def held(n=4000, seed=1, groups=2):
 def certificate_on(model, rows, minimum=0.05, columns=None):
     """A certificate of a model of which every subgroup is estimable."""
     from agnosticfair import audit
-    from agnosticfair.auditing.subgroups import Subgroups
+    from agnosticfair import subgroups as subgroups_by
 
-    subgroups = Subgroups(columns, 2, minimum)
+    subgroups = subgroups_by(columns, 2, minimum)
     return audit(model, rows, sensitive_features="sex", subgroups=subgroups, precision=5.0)
 
 

@@ -19,7 +19,7 @@ from agnosticfair.model import load_model
 from agnosticfair.runs import provenance as record
 
 COMMANDS = ("fit", "predict", "evaluate", "methods", "data", "audit", "tune")
-COMMANDS += ("export", "report", "watch")
+COMMANDS += ("export", "report")
 
 
 MODEL = Path("model.safetensors")

@@ -134,7 +134,6 @@ BAD_VALUES = {
         "--checkpoint": ("a.csv", "a.csv/state"),
         "--test": ("nosuch.csv",),
         "--schema": ("nosuch.json", "a.csv"),
-        "--track": ("mlflow", "nosuch:x", "mlflow:sqlite:///nosuch/runs.db"),
     },
     "tune a.csv ROLES": {
         "--taus": ("0.1", "x,y", "0.1,0.1", "-0.1,0.1", ""),
@@ -200,7 +199,6 @@ LINES = {
     "evaluate m.safetensors a.csv": "Missing option",
     "evaluate m.safetensors a.csv a.csv --target income": "client 'a'",
     "export m.safetensors": "Missing option",
-    "watch nosuch": "fit --run",
     "report nosuch": "'nosuch'",
     "report a.csv": "'a.csv'",
     "report empty": "'empty'",

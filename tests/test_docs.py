@@ -79,7 +79,6 @@ def run_bash(text):
 )
 def test_every_block_runs(page, folder):
     if page.name == "outputs.md":
-        pytest.importorskip("mlflow", reason="the extra 'mlflow' is not installed")
         pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
     names = {"__name__": "__main__"}
     for block in blocks(page):

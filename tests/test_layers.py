@@ -40,7 +40,7 @@ def test_import_is_light():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     ).stdout.split()
     heavy = {"pyarrow", "matplotlib", "typer", "rich", "sklearn", "torch", "clarabel"}
-    assert not (heavy | {"flwr", "onnx", "mlflow", "numba"}) & set(found)
+    assert not (heavy | {"flwr", "onnx", "numba"}) & set(found)
 
 
 def test_the_wheel_has_the_product_and_nothing_of_the_research():

@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         *(tune.tune, use.export, data.list_methods),
     ),
     "Judge": (
-        *(audit.plan_audit, audit.audit, verify.verify, report.report, report.watch),
+        *(audit.plan_audit, audit.audit, verify.verify, report.report),
         monitor.monitor,
     ),
     "Over sites": (schema.schema, messages.explain_messages),

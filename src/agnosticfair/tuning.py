@@ -18,7 +18,7 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import compared, kernels_on
-from agnosticfair.auditing.subgroups import searched, subgroups_asked
+from agnosticfair.auditing.subgroups import searched, subgroups_in
 from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table, concatenate
@@ -356,7 +356,7 @@ def _over_subgroups(
     table: Table, groups: Sequence[Column], y: np.ndarray, fairness: Fairness
 ) -> Callable[[Model, np.ndarray], list[tuple[float, float]]]:
     """The same over subgroups: which subgroups there are does not hang on decisions, and is found once."""
-    request = subgroups_asked(fairness.basis if fairness.basis.kind == "subgroups" else None)
+    request = subgroups_in(fairness.basis if fairness.basis.kind == "subgroups" else None)
     axes = axes_of_table(table, request.columns, request.bins)
     codes, sizes = codes_of(table, axes), sizes_of(axes)
 

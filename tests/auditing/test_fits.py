@@ -10,7 +10,7 @@ from helpers import dealt, small_table
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.fits import agreed_in, certificates, certified_set, kernels_on
-from agnosticfair.auditing.verifying import verify
+from agnosticfair.auditing.proof import verify
 from agnosticfair.data.axes import SITE
 from agnosticfair.data.table import Column, Table
 from agnosticfair.mathematics.basis import by_client, gaussian, subgroups

@@ -18,8 +18,7 @@ from agnosticfair.auditing.limit import (
     next_tau,
     split_halves,
 )
-from agnosticfair.auditing.proof import sealed
-from agnosticfair.auditing.verifying import verify
+from agnosticfair.auditing.proof import sealed, verify
 from agnosticfair.data import files
 from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, SettingsError

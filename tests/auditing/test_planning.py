@@ -6,7 +6,7 @@ import numpy as np
 from helpers import ROLES
 
 from agnosticfair import audit
-from agnosticfair.auditing.planning import rows_needed
+from agnosticfair.auditing.subgroups import rows_needed
 
 
 def test_with_the_rows_of_the_plan_the_interval_is_as_narrow_as_planned_and_with_fewer_not():

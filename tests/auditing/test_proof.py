@@ -8,7 +8,7 @@ from helpers import held
 
 from agnosticfair import audit
 from agnosticfair.auditing import proof
-from agnosticfair.auditing.verifying import verify
+from agnosticfair.auditing.proof import verify
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import reweighting
 from agnosticfair.mathematics.basis import gaussian

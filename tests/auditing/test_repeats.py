@@ -8,8 +8,8 @@ from helpers import ROLES, client_rows, held, small_table, write
 
 from agnosticfair import audit, load_dataset
 from agnosticfair.auditing import proof
+from agnosticfair.auditing.proof import verify
 from agnosticfair.auditing.repeats import one_of_each, repeated
-from agnosticfair.auditing.verifying import verify
 from agnosticfair.data.rows import row_hashes
 
 

@@ -21,7 +21,7 @@ from agnosticfair.mathematics.subgroups import members
 
 def test_counts_are_those_of_the_rows_of_each_subgroup():
     table, decided = held(600)
-    request = named.Subgroups(depth=3, min_share=0.02)
+    request = subgroups(depth=3, min_share=0.02)
     axes = axes_of_table(table, request.columns, request.bins)
     s, y = table.column("sex").codes, table.labels("yes").astype(int)
     strata = (s * 2 + y) * 2 + decided
@@ -150,7 +150,7 @@ def test_text_columns_of_a_frame_name_subgroups():
             {"subgroups": ("nosuch",)},
             "no column 'nosuch' of at most 200 values to name subgroups by",
         ),
-        ({"subgroups": named.Subgroups(min_share=0.5), "metric": "equality"}, "unknown metric"),
+        ({"subgroups": subgroups(min_share=0.5), "metric": "equality"}, "unknown metric"),
     ],
 )
 def test_bad_settings_are_named(send, sentence):
@@ -181,7 +181,7 @@ def test_a_group_without_the_label_asked_for_is_named():
 
 def test_depth_over_three_is_refused():
     with pytest.raises(SettingsError, match="depth 4 is not 1, 2 or 3"):
-        named.Subgroups(depth=4)
+        subgroups(depth=4)
 
 
 def test_rows_of_the_fit_are_refused_where_they_are_known_again():
@@ -221,7 +221,7 @@ def test_over_clients_the_subgroups_have_the_pooled_bits(clients):
     table, model = two_fits()
     send = {
         "precision": 0.2,
-        "subgroups": named.Subgroups(depth=3, min_share=0.05),
+        "subgroups": subgroups(depth=3, min_share=0.05),
         "mixtures": True,
     }
     pooled = audit(model, table, sensitive_features="sex", **send)
@@ -274,7 +274,7 @@ def test_overall_is_certified_however_few_rows_there_are(n):
     certificate = audit(decided, table, sensitive_features="sex")
     assert certificate.subgroups[0].estimable
     assert certificate.upper == certificate.subgroups[0].high < 1
-    assert "Certified with 95% confidence for everybody: " in str(certificate)
+    assert "Certified with 95% confidence overall: " in str(certificate)
     wider = audit(decided[: n // 2], table.take(np.arange(n // 2)), sensitive_features="sex")
     assert (
         wider.subgroups[0].high - wider.subgroups[0].low

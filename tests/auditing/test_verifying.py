@@ -10,10 +10,9 @@ from helpers import held
 from agnosticfair import audit
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.certificate import limit_sentence
+from agnosticfair.auditing.proof import scope, unchecked, verify
 from agnosticfair.auditing.repeats import note_of, one_of_each_note
-from agnosticfair.auditing.subgroups import Subgroups
-from agnosticfair.auditing.verifying import scope, unchecked, verify
-from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.mathematics.basis import gaussian, subgroups
 
 
 def certificate(n=4000, **send):
@@ -256,13 +255,13 @@ def test_a_forgery_over_kernels_is_refused_without_a_key(forge, over_kernels):
 
 @pytest.mark.parametrize("send", [{"depth": 1}, {"depth": 3}, {"depth": 2, "min_share": 0.1}])
 def test_honest_certificates_of_any_depth_pass(send):
-    _, told = certificate(2500, subgroups=Subgroups(**send))
+    _, told = certificate(2500, subgroups=subgroups(**send))
     assert verify(proof.sealed(told)) == ()
     assert f"of up to {send['depth']} value" in scope(told)
 
 
 def test_a_triple_that_is_left_out_is_missed():
-    _, told = certificate(6000, subgroups=Subgroups(depth=3))
+    _, told = certificate(6000, subgroups=subgroups(depth=3))
     assert verify(proof.sealed(told)) == ()
     triples = [k for k, subgroup in enumerate(told["sums"]["subgroups"]) if len(subgroup) == 3]
     assert triples

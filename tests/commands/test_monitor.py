@@ -118,34 +118,6 @@ def test_labels_that_have_not_all_come_are_waited_for(call, watch):
     assert "19 of 20 rows" in refused(call, *request, "--target", "income")
 
 
-def test_the_state_is_watched_live(call, watch, tmp_path):
-    from http.client import HTTPConnection
-    from threading import Thread
-
-    from agnosticfair.commands.report import _look
-    from agnosticfair.report.live import serve_monitor
-
-    look = _look(Path("s.json"), Path("model.safetensors"), Path("certificate.json"), 0.95)
-    with serve_monitor(look, "127.0.0.1", 0) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-
-        def get(path):
-            link = HTTPConnection("127.0.0.1", server.server_port)
-            link.request("GET", path)
-            return link.getresponse().read().decode()
-
-        assert json.loads(get("/data.json"))["rows"] == 0
-        write(Path("one.csv"), client_rows(8, 100))
-        call(*watch, "--rows", "one.csv", "--state", "s.json")
-        content = json.loads(get("/data.json"))
-        assert (content["rows"], content["live"]) == (100, True)
-        assert any(text.startswith("The last batch alone, 100 rows") for text in content["texts"])
-        assert "agnosticfair_rows 100.0" in get("/metrics")
-        assert "connect-src 'self'" in get("/")
-        server.shutdown()
-    assert "--model and --certificate" in refused(call, "watch", "s.json")
-
-
 def test_groups_may_be_unknown_of_some_rows_and_new_ones_are_named(call, watch):
     rows = [*client_rows(8, 200)]
     some = [{**r, "sex": ("", "X", r["sex"])[min(k // 50, 2)]} for k, r in enumerate(rows)]

@@ -14,7 +14,7 @@ SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "
     [
         ({"colour": "red"}, "--node-config has 'colour'"),
         ({"site": ""}, "lacks 'site'"),
-        ({"allow": "summary statistics,shell"}, "allows 'shell'"),
+        ({"allow": "statistics,shell"}, "allows 'shell'"),
         ({"min-rows": 0}, "min-rows is 0"),
         ({"min-rows": True}, "min-rows is True"),
         ({"drop": "sex"}, "'sex' is named for two purposes"),

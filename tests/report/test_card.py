@@ -115,7 +115,7 @@ def test_its_numbers_are_the_measured_ones():
     y_hat = np.concatenate([FITTED.model.predict(t) for t in CLIENTS.values()])
     s = np.concatenate([t.sensitive_features["sex"].codes for t in CLIENTS.values()])
     told = section("Measured, by sex")
-    assert f"is {scoring.risk_difference(y_hat, s):.4f}" in told.sentences[0]
+    assert f"is {scoring.risk_difference(y_hat, s):.4f}" in told.says[0]
     lines = {line[0]: line[1:] for line in told.lines[1:]}
     rates = scoring.positive_rates(y_hat, s), scoring.positive_rates(y_hat, s, y)
     for j in range(2):
@@ -125,7 +125,7 @@ def test_its_numbers_are_the_measured_ones():
         assert (decided, true) == tuple(f"{rate[j]:.1%}" for rate in rates)
         assert right == f"{(y == y_hat)[s == j].mean():.1%}"
         assert false == f"{scoring.positive_rates(y_hat, s, 1.0 - y)[j]:.1%}"
-    made, told = CERTIFIED["sex"], section("Certificate, by sex").sentences
+    made, told = CERTIFIED["sex"], section("Certificate, by sex").says
     assert f"up to {made.worst_difference:.4f}" in told[0]
     assert f"by {made.kernels.about}, the risk difference is at most" in told[0]
     assert upper(made.kernels.worst_difference) in told[0]
@@ -181,7 +181,7 @@ def test_rows_that_were_shown_and_small_groups_are_named():
     assert any("fewer than 100 rows" in point for point in sections[5].points)
     assert "does not constrain" in sections[5].points[0]
     assert not any("were shown" in point for point in sections[5].points)
-    assert sections[4].sentences == ("There is none: it was not asked for",)
+    assert sections[4].says == ("There is none: it was not asked for",)
 
 
 @pytest.mark.parametrize("intersections", [False, True])
@@ -193,7 +193,7 @@ def test_several_features_have_a_section_each_or_one_of_their_intersections(inte
     chosen_method = method("fairfl", intersections=intersections, metric="equal_opportunity")
     fitted = fit(clients, chosen_method, positive="yes", sensitive_features=("sex", "one_bin"))
     made, reasons = certificates(fitted, clients)
-    names = ["sex & bin"] if intersections else ["sex", "one_bin"]
+    names = ["sex & one_bin"] if intersections else ["sex", "one_bin"]
     assert (list(made), reasons) == (names, {})
     assert {one.metric for one in made.values()} == {"equal_opportunity"}
     sections = {s.title: s for s in card(fitted, clients, made)}

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -14,12 +13,9 @@ from agnosticfair.data.decided import Decided
 from agnosticfair.data.table import Column
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.metrics import METRICS, Metric
-from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.report.explorer import counts
-from agnosticfair.report.live import serve
 from agnosticfair.report.page import report_page
-from agnosticfair.runs.provenance import rounds
 
 
 @pytest.fixture
@@ -203,7 +199,7 @@ def page_of(rows, metric, name):
     study["glance"] = glance
     study |= {"explorer": counts(rows, metric=metric), "configuration": {name: name}}
     study |= {"provenance": {"command": name, "data": {name: {"rows": 1, "sha256": name}}}}
-    return report_page({"version": name, "title": name, "studies": [study, study], "live": False})
+    return report_page({"version": name, "title": name, "studies": [study, study]})
 
 
 def test_markup_in_data_is_shown_as_text(look, tmp_path):
@@ -236,22 +232,6 @@ def test_the_explorer_knows_every_metric(look, tmp_path, metric, monkeypatch):
     w = weights_of(rows, table, weights)
     found = scoring.gap(metric, rows.y, rows.decisions["hard"], rows.s.codes, w)
     assert mixed(page)["hard"][1] == pytest.approx(found, abs=1e-6)
-
-
-def test_a_live_page_follows_the_rounds(look, tmp_path):
-    add = rounds(tmp_path, method("fairfl"), 2, resume=False)
-    with serve(tmp_path, "127.0.0.1", 0) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        page = look(f"http://127.0.0.1:{server.server_port}/")
-        assert "No round yet" in page.locator(".status").inner_text()
-        for k in (1, 2):
-            add({"round": k, "loss": 1.0 / k, "worst": 0.1, "accuracy": 0.7})
-            page.locator(".status", has_text=f"Round {k} of at most").wait_for()
-        assert page.request.get(f"{page.url}rounds.jsonl").status == 404
-        assert page.request.post(page.url).status == 501
-        foreign = page.request.get(page.url, headers={"Host": "evil.example:80"})
-        assert foreign.status == 403
-        server.shutdown()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

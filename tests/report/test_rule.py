@@ -6,13 +6,14 @@ import pytest
 from helpers import dealt, small_table
 
 from agnosticfair.auditing.fits import as_content, certificates
+from agnosticfair.commands.output import write_files
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.report import card, rule
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import card_html, card_markdown
 from agnosticfair.report.page import page_data as data
-from agnosticfair.report.runs import fit_run
+from agnosticfair.report.runs import read_run
 from agnosticfair.runs.provenance import run_files
 from agnosticfair.runs.ruled import about
 
@@ -40,10 +41,11 @@ def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
     assert all('alt=""' not in tag for tag in re.findall("<img[^>]*>", page))
 
 
-def test_a_page_carries_the_same_words(fitted):
+def test_a_page_carries_the_same_words(fitted, tmp_path):
     made = as_content(*certificates(fitted, CLIENTS))
     kept = run_files(fitted, CLIENTS, made, target="loan", training_rows=[])
-    (study,) = data([fit_run(kept, fitted.model)], None, ())["studies"]
+    write_files(tmp_path, kept)
+    (study,) = data([read_run(tmp_path)], None, ())["studies"]
     told = study["methods"][0]["rule"]
     assert told["acted_words"] == rule.acted_words(about(fitted))
     assert told["acted_lines"][1][0] == fitted.multipliers[0].subgroup

@@ -3,10 +3,8 @@
 import csv
 import json
 import os
-from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -19,14 +17,12 @@ from agnosticfair.data.decided import read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics import scoring
-from agnosticfair.methods import method
 from agnosticfair.report.explorer import MIN_SHARE, counts, values
-from agnosticfair.report.live import serve
 from agnosticfair.report.page import as_text
 from agnosticfair.report.page import page_data as data
 from agnosticfair.report.page import report_page as html
 from agnosticfair.report.runs import read_run
-from agnosticfair.runs.provenance import COMMAND, read_rounds, rounds
+from agnosticfair.runs.provenance import COMMAND, provenance
 
 
 def at(table, by_column, name):
@@ -126,11 +122,9 @@ def test_a_fit_keeps_its_run_and_is_reported_on_test_rows(call, run):
         "model.safetensors",
         "history.json",
         "certificate.json",
-        "rounds.jsonl",
     }
     history = json.loads((run / "history.json").read_text())
     assert history["command"].startswith("agnosticfair fit north.csv south.csv --target income")
-    assert read_rounds(run)[1] == history["history"]
     write(Path("east.csv"), client_rows(5))
     write(Path("west.csv"), client_rows(6))
     code, out, _ = call("report", run, "--test", "east.csv", "--test", "west.csv")
@@ -173,7 +167,7 @@ def test_weak_claims_are_warned_of(call, files):
     run = Path("run")
     assert call("fit", *files, *ROLES, "--method", "agnosticfair", "--run", "run")[0] == 0
     for name, changes in (
-        ("history.json", {"events": [{"event": "no answer", "client": "north"}], "subgroups": {}}),
+        ("history.json", {"events": [{"event": "no answer", "client": "north"}], "files": {}}),
         ("certificate.json", {"notes": ["A note of the certificate."]}),
     ):
         content = json.loads((run / name).read_text())
@@ -185,7 +179,7 @@ def test_weak_claims_are_warned_of(call, files):
         "trained on",
     ):
         assert words in content
-    (run / "certificate.json").write_text('{"says": "There is no certificate: north refused."}')
+    (run / "certificate.json").write_text('{"sentence": "There is no certificate: north refused."}')
     study = data([read_run(run)])["studies"][0]
     assert "There is no certificate: north refused." in study["warnings"]
     assert "Nothing is certified" in " ".join(study["sentences"])
@@ -257,7 +251,6 @@ def test_what_is_no_run_is_refused(call, run):
     Path("empty").mkdir()
     assert "'absent'" in refused(call, "report", "absent")
     assert "no results of agnosticfair" in refused(call, "report", "empty")
-    assert "'absent'" in refused(call, "watch", "absent")
     (run / "model.safetensors").unlink()
     assert "incomplete: 'model.safetensors'" in refused(call, "report", run)
 
@@ -275,22 +268,15 @@ def test_a_run_of_another_version_or_damaged_is_refused(call, run):
     assert "damaged, or not ours" in refused(call, "report", run)
 
 
-def test_a_run_that_goes_on_is_not_reported(call, run):
-    later = (run / "history.json").stat().st_mtime + 1
-    os.utime(run / "rounds.jsonl", (later, later))
-    assert read_run(run).kind == "fit"  # a copy has any times; its last round is the result's
-    with (run / "rounds.jsonl").open("a") as file:
-        file.write('{"round": 1, "loss": 0.5, "accuracy": 0.5}\n')
-    os.utime(run / "rounds.jsonl", (later, later))
-    assert "agnosticfair watch run" in refused(call, "report", run)
-    assert read_run(run, live=True).kind == "running"
+def test_a_run_that_failed_or_was_changed_is_refused(call, run):
+    text = (run / "certificate.json").read_text()
+    (run / "certificate.json").write_text(text + "\n")
+    assert "'certificate.json'" in refused(call, "report", run)
+    (run / "certificate.json").write_text(text)
     (run / "error.json").write_text('{"error": "site north is gone"}')
-    os.utime(run / "error.json", (later + 1, later + 1))
-    assert "ended with an error (site north is gone)" in refused(call, "report", run)
-    (study,) = data([read_run(run, live=True)])["studies"]
-    assert study["status"].endswith("It ended: site north is gone")
-    Path("later").mkdir()
-    assert data([read_run(Path("later"), live=True)])["studies"][0]["status"].startswith("No round")
+    later = (run / "history.json").stat().st_mtime + 1
+    os.utime(run / "error.json", (later, later))
+    assert "site north is gone" in refused(call, "report", run)
 
 
 def test_test_rows_are_for_fits(call, run, files):
@@ -322,7 +308,6 @@ def test_a_page_forbids_every_request(call, run):
     assert policy.count("sha256-") == 3
     assert "src=" not in text.replace("default-src", "").partition("<script>")[0]
     assert text.count("</script>") == 3
-    assert "connect-src 'self'" in html(content | {"live": True})
 
 
 def test_intersections_are_reported(call, files):
@@ -359,25 +344,9 @@ def test_a_column_that_cannot_be_mixed_is_not_called_a_damaged_run(call, run, fi
     assert told.startswith("error: no column 'colour' to mix by")
 
 
-def test_a_password_in_the_command_is_kept_nowhere(tmp_path):
-    token = COMMAND.set(
-        ("agnosticfair", "fit", "a.csv", "--track", "mlflow:https://me:p@ss@host/runs")
-    )
+def test_a_password_in_the_command_is_kept_nowhere():
+    token = COMMAND.set(("agnosticfair", "fit", "https://me:p@ss@host/a.csv"))
     try:
-        rounds(tmp_path / "run", method("fl"), 2, resume=False)
+        assert provenance({})["command"] == "agnosticfair fit https://host/a.csv"
     finally:
         COMMAND.reset(token)
-    begins, _ = read_rounds(tmp_path / "run")
-    assert begins["command"] == "agnosticfair fit a.csv --track mlflow:https://host/runs"
-
-
-def test_an_error_in_any_script_is_told_by_the_server(call, run):
-    run = run.rename("żółć")
-    with serve(run, "127.0.0.1", 0) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        (run / "history.json").write_text("{")
-        link = HTTPConnection("127.0.0.1", server.server_port)
-        link.request("GET", "/")
-        answer = link.getresponse()
-        assert (answer.status, "żółć" in answer.read().decode()) == (503, True)
-        server.shutdown()

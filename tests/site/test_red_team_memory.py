@@ -68,7 +68,7 @@ def test_a_request_that_is_asked_again_does_not_tell_which_rows_have_changed(tmp
     requests = []
     for value in range(3):
         subgroups[0, 0] = 0, value
-        task = town.task(subgroups=replace(axes(job), subgroups=subgroups.copy()))
+        task = town.task(subgroups=replace(axes(job), values=subgroups.copy()))
         requests.append(Broadcast(value + 1, task, SubgroupCounts()))
     session = town.coordinator.session.session
     requests = [replace(request, session=session) for request in requests]
@@ -92,7 +92,7 @@ def test_requests_do_not_fill_the_memory():
     for number in range(10 * MAX_CACHED):
         assert client.cached(UNCOUNTED, made, number) == number
         client.of(Fold(number % 7, 7, number))
-    assert len(client.cache.made) == MAX_CACHED
+    assert len(client.cache.values) == MAX_CACHED
     assert len(client.folds) == MAX_CACHED
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agnosticfair.auditing.bounds import ABOVE_ONE, certified
 from agnosticfair.auditing.certificate import Certificate
+from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, audit_request, certified
 from agnosticfair.auditing.inputs import (
     check_labels,
     codes,
@@ -25,7 +25,6 @@ from agnosticfair.auditing.inputs import (
     labels_and_decisions,
     table_of,
 )
-from agnosticfair.auditing.proof import rows_digest
 from agnosticfair.auditing.repeats import (
     WEIGHTED,
     about_rows,
@@ -34,13 +33,13 @@ from agnosticfair.auditing.repeats import (
     check_held_out,
     one_of_each,
     one_of_each_note,
+    rows_digest,
 )
-from agnosticfair.auditing.request import AuditRequest, audit_request
 from agnosticfair.auditing.subgroups import (
+    Agreed,
     CountedSubgroups,
-    Subgroups,
     searched,
-    subgroups_asked,
+    subgroups_in,
     table_counts,
 )
 from agnosticfair.client.answers import tally
@@ -72,7 +71,6 @@ from agnosticfair.mathematics.basis import (
     is_centred,
     row_priorities,
     settled,
-    subgroups,
 )
 from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.mathematics.subgroups import Axis, Subgroup
@@ -168,7 +166,7 @@ def audit(
     >>> x, s = [[0.0], [0.0], [1.0], [1.0]] * 500, ["F", "M", "F", "M"] * 500
     >>> made = audit([0, 0, 0, 1] * 500, x, [0, 0, 1, 1] * 500, sensitive_features=s)
     >>> made.subgroups[0].name, made.difference, made.upper >= made.worst_difference
-    ('everybody', 0.5, True)
+    ('overall', 0.5, True)
     """
     require(SHARE, threshold=threshold)
     level = {"confidence": confidence, "precision": precision}
@@ -199,13 +197,12 @@ def audit(
         request, how["psi"], how["centres"] = _kernel_sums(request, rows, seen, kernel_inputs)
         if held_out and callable(basis) and seen.max() > 1:
             notes, how["beyond"] = (*notes, ABOVE_ONE), False
-    set_ = request.subgroups
-    encoding = None if rows.model is None else rows.model.encoding
-    axes = (
-        set_.agreed.axes
-        if set_.agreed
-        else axes_of_table(rows.table, set_.columns, set_.bins, encoding)
-    )
+    if request.agreed is not None:
+        axes: Sequence[Axis] = request.agreed.axes
+    else:
+        encoding = None if rows.model is None else rows.model.encoding
+        names, bins = request.subgroups.columns, request.subgroups.bins
+        axes = axes_of_table(rows.table, names, bins, encoding)
     counts = table_counts(rows.table, axes, rows.strata, len(rows.groups))
     return certified(request, rows.groups, axes, counts, notes=notes, **how)
 
@@ -363,7 +360,8 @@ def audit_clients(
         plan = agree_on_centres(plan, coordinator, seed, b)
         request = replace(request, basis=plan.method.basis)
         psi = coordinator.total(Broadcast(1, plan.task, Decisions(model.w))).sums["psi"]
-    axes, counts = _count_request(coordinator, statistics, plan, request.subgroups, model)
+    spec = request.subgroups if request.agreed is None else request.agreed
+    axes, counts = _count_request(coordinator, statistics, plan, spec, model)
     how: dict[str, Any] = {"held_out": held_out, "psi": psi, "centres": plan.task.centres}
     return certified(
         request, plan.task.groups, axes, counts, notes=notes, model=model.digest, **how
@@ -387,7 +385,7 @@ def counting(
     Clients are asked for what there is, and agree on the subgroups' axes, once for all models, which encode rows alike.
     """
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
-    chosen = subgroups_asked(subgroups)
+    chosen = subgroups_in(subgroups)
     coordinator = coordinator_for(
         engine, Policy(), deadline, secure, _consents(constant(), chosen), fold, schema
     )
@@ -404,11 +402,10 @@ def counting(
     return look
 
 
-def _consents(basis: Basis, chosen: Subgroups | None, has_centres: bool = False) -> frozenset[str]:
+def _consents(basis: Basis, chosen: Basis, has_centres: bool = False) -> frozenset[str]:
     """What sites under masks must consent to for this audit.  has_centres: whether the centres are."""
     kernels = replace(basis, centres="given") if has_centres else basis
-    named_by = subgroups(None if chosen is None else chosen.columns)
-    return server.consents(Method("audit", basis=kernels, fairness=Fairness(basis=named_by)))
+    return server.consents(Method("audit", basis=kernels, fairness=Fairness(basis=chosen)))
 
 
 def _stated(
@@ -445,20 +442,18 @@ def _count_request(
     coordinator: Coordinator,
     statistics: SummaryStatistics,
     plan: server.Plan,
-    spec: Subgroups,
+    spec: Basis | Agreed,
     model: Model,
 ) -> tuple[Sequence[Axis], Callable[..., np.ndarray]]:
     """The axes of a fit, or those that clients agree on by counts; and a function that asks them for counts of
     subgroups, by default of the model."""
-    set_ = subgroups(spec.columns, spec.depth, spec.min_share, spec.bins)
-    fairness = Fairness(basis=set_, each=True)
+    basis = spec.basis if isinstance(spec, Agreed) else spec
+    fairness = Fairness(basis=basis, each=True)
     plan_of_counts = replace(plan, method=Method("audit", fairness=fairness))
     axes: Sequence[Axis] = ()
-    if spec.agreed is not None:
-        axes = spec.agreed.axes
-    elif spec.columns == ():
-        pass
-    else:
+    if isinstance(spec, Agreed):
+        axes = spec.axes
+    elif spec.columns != ():
         statistics = within(
             statistics, plan_of_counts.task.encoding
         )  # a site answers within the task's ranges alone

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.kernels import KernelBound
 from agnosticfair.auditing.subgroups import Rate, SubgroupRecord
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import needing
@@ -19,6 +18,58 @@ from agnosticfair.mathematics.basis import Basis
 from agnosticfair.mathematics.metrics import METRICS
 
 FORMAT = "agnosticfair-certificate-2"
+
+
+@dataclass(frozen=True, eq=False)
+class KernelBound:
+    """What holds for every reweighting alpha of the rows in A = {0 <= alpha <= bound, mean weight 1}.
+
+    Attributes
+    ----------
+    worst_difference, worst_accuracy : float
+        No alpha shows more between two groups that each keep the share ``floor`` of the mass, and none is right less
+        often; ``alpha`` and ``alpha_accuracy`` show them, the difference to ``tolerance``.
+    upper : float
+        The bound on the difference over reweightings of the population; nan on the rows of the fit.
+    pair : tuple of str
+        The two groups, the one of the higher rate first.
+    under_floor : tuple of str
+        Groups that have the share ``floor`` under no alpha; they are compared with none.
+    outcome : Outcome
+        FAILED: the tolerance was not reached; the bounds hold all the same.
+    centres : (M, d) array or None
+        Of the kernels, in the units of X.
+    """
+
+    basis: Basis
+    bound: float
+    worst_difference: float
+    worst_accuracy: float
+    pair: tuple[str, str]
+    under_floor: tuple[str, ...]
+    tolerance: float
+    outcome: Outcome
+    alpha: np.ndarray = field(repr=False)
+    alpha_accuracy: np.ndarray = field(repr=False)
+    upper: float = nan
+    centres: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def about(self) -> str:
+        """The set in words."""
+        return about(self.basis, self.bound)
+
+
+def about(basis: Basis, bound: float) -> str:
+    """Kernels and bound of a set A in words."""
+    kernels = {
+        "constant": "uniform weights",
+        "by_client": "mixtures of the clients",
+        "function": f"{basis.kernels} kernels of a function",
+    }
+    many = f"{basis.kernels} gaussian kernels of width {basis.sigma:.3g}"
+    limit = f"bound {bound:g}" if isfinite(bound) else "no bound"
+    return f"{kernels.get(basis.kind, many)}, {limit}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,17 +282,17 @@ def _certified(certificate: Certificate) -> str:
         return (
             f"Nothing is certified: no subgroup has rows enough for +-{certificate.precision:g} at "
             f"{certificate.confidence:.0%} "
-            f"confidence (measured for everybody: {certificate.quantity} {overall:.4f}){accuracy}."
+            f"confidence (measured overall: {certificate.quantity} {overall:.4f}){accuracy}."
         )
     able = len(certificate.worst_first)
-    what = f"each of {able:,} subgroups" if able > 1 else subgroup.name
+    what = f"for each of {able:,} subgroups" if able > 1 else _place(subgroup)
     what += " and all their mixtures" if certificate.mixtures is not None else ""
     what += f" and {certificate.kernels.about}" if certificate.kernels is not None else ""
     return (
-        f"Certified with {certificate.confidence:.0%} confidence for {what}: {certificate.quantity} at most "
+        f"Certified with {certificate.confidence:.0%} confidence {what}: {certificate.quantity} at most "
         f"{upper(certificate.upper)} "
         f"(measured {subgroup.difference:.4f} {_where(subgroup)} on {subgroup.rows:,} rows"
-        f"{f'; everybody {overall:.4f}' if subgroup.depth else ''}){_ratio(certificate)}{accuracy}."
+        f"{f'; overall {overall:.4f}' if subgroup.depth else ''}){_ratio(certificate)}{accuracy}."
     )
 
 
@@ -249,7 +300,11 @@ def _where(subgroup: SubgroupRecord) -> str:
     """A subgroup and the two groups that are furthest apart in it."""
     pair = " and ".join(map(repr, dict.fromkeys(subgroup.pair)))
     between = "between" if len({*subgroup.pair}) > 1 else "for"
-    return f"{'for' if not subgroup.depth else 'where'} {subgroup.name}, {between} {pair}"
+    return f"{_place(subgroup)}, {between} {pair}"
+
+
+def _place(subgroup: SubgroupRecord) -> str:
+    return f"where {subgroup.name}" if subgroup.depth else subgroup.name
 
 
 def _ratio(certificate: Certificate) -> str:
@@ -258,7 +313,9 @@ def _ratio(certificate: Certificate) -> str:
         return ""
     measured, lowest, name = certificate.worst_ratio
     overall = certificate.subgroups[0]
-    text = f"; impact ratio at least {lower(overall.ratio_low)} for everybody (measured {overall.ratio:.4f})"
+    text = (
+        f"; impact ratio at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
+    )
     if name == overall.name:
         return text
     return f"{text}, {lower(lowest)} in any subgroup (measured {measured:.4f}, {name})"

@@ -10,7 +10,7 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.subgroups import Agreed, SubgroupRecord, Subgroups, subgroups_asked
+from agnosticfair.auditing.subgroups import Agreed, SubgroupRecord
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import AgnosticFairError
@@ -23,6 +23,7 @@ from agnosticfair.mathematics.basis import (
     design,
     is_apart,
     is_centred,
+    subgroups,
 )
 from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.mathematics.subgroups import subgroup_name
@@ -49,19 +50,20 @@ def compared_in(fitted: Fit, table: Table) -> dict[str, Column]:
 
 
 def agreed_in(fitted: Fit, without: str | None = None) -> Agreed:
-    """The named subgroups that a fit was held to: those in which it compared groups; none beside everybody where no
-    column names any.  without: the axis of a column that the rows have not."""
+    """The subgroups that a fit was held to: those in which it compared groups; only overall where no column names any.
+    without: the axis of a column that the rows do not have."""
+    basis = replace(fitted.method.fairness.basis, split=False)  # type: ignore[union-attr]
     if fitted.subgroups is None:
-        return Agreed((), ())
-    axes, subgroups = fitted.subgroups.agreed
+        return Agreed(basis, (), ())
+    axes, named = fitted.subgroups.agreed
     alone = {*fitted.not_compared}
     there = {a: k for k, a in enumerate(a for a, axis in enumerate(axes) if axis.name != without)}
     values = tuple(
         tuple((there[a], v) for a, v in subgroup)
-        for subgroup in subgroups
+        for subgroup in named
         if subgroup_name(axes, subgroup) not in alone and all(a in there for a, _ in subgroup)
     )
-    return Agreed(tuple(axes[a] for a in there), values)
+    return Agreed(basis, tuple(axes[a] for a in there), values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +85,12 @@ def certified_set(fitted: Fit, without: str | None = None) -> dict[str, Any]:
     """
     fairness = fitted.method.fairness
     if fairness is None:
-        return {"subgroups": Subgroups(), "metric": PARITY.name}
+        return {"subgroups": subgroups(), "metric": PARITY.name}
     options: dict[str, Any] = {"metric": fairness.metric, "floor": fairness.floor}
     basis = replace(fairness.basis, split=False)
     if basis.kind == "subgroups":
-        return options | {
-            "subgroups": replace(subgroups_asked(basis), agreed=agreed_in(fitted, without))
-        }
-    options["subgroups"] = Subgroups()
+        return options | {"subgroups": agreed_in(fitted, without)}
+    options["subgroups"] = subgroups()
     if not is_centred(basis) or fitted.centres is None:
         return options
     centres = fitted.centres[: basis.kernels]
@@ -157,7 +157,7 @@ def noisy_certificate(fitted: Fit) -> Certificate:
     """The certificate of a differentially private fit, of what noise let through: every subgroup's difference on the
     training rows, and what it is at most there, all at once."""
     report, nothing = fitted.model.privacy or {}, float("nan")
-    subgroups = tuple(
+    noisy = tuple(
         SubgroupRecord(
             name,
             rows=int(rows),
@@ -188,7 +188,7 @@ def noisy_certificate(fitted: Fit) -> Certificate:
         floor=nothing,
         n=fitted.model.rows,
         accuracy=report["accuracy"],
-        subgroups=subgroups,
+        subgroups=noisy,
         noisy=True,
         notes=(spent,),
     )

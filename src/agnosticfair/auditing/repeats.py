@@ -3,6 +3,8 @@ or stand for one person."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -160,3 +162,28 @@ def check_clients(model: Model, clients: Mapping[str, Any]) -> tuple[str, ...]:
                 "equal: bounds hold only if these are different people."
             )
     return tuple(notes)
+
+
+def rows_digest(table: Table, strata: np.ndarray) -> str:
+    """Of the audited rows with their group, label and decision, in any order.
+
+    It is no secret and has no key: whoever holds all of the rows can tell that these were audited. Whoever lacks one
+    of them and can guess it can test the guess, as the counts beside it allow, too.
+
+    >>> from agnosticfair.data.table import Column
+    >>> one, strata = Table({}, {"job": Column.of("abb")}, None, {}), np.array([0, 1, 1])
+    >>> rows_digest(one, strata) == rows_digest(one.take([2, 0, 1]), strata[[2, 0, 1]])
+    True
+    """
+    bare = replace(table, target=None, sensitive_features={}, other={}, weights=None)
+    numbers = {**bare.numeric, "": np.asarray(strata, float)}
+    bare = replace(bare, numeric=numbers)
+    ordered = bare.take(np.argsort(row_hashes(bare), kind="stable"))
+    digest = hashlib.sha256(f"{len(bare)} rows\n".encode())
+    for name, values in sorted(ordered.numeric.items()):
+        digest.update(f"numeric {name}\n".encode() + values.astype("<f8").tobytes())
+    for name, column in sorted(ordered.categorical.items()):
+        order = tuple(sorted(column.categories))
+        digest.update(f"categorical {name} {json.dumps(order)}\n".encode())
+        digest.update(column.aligned(order).astype("<i8").tobytes())
+    return digest.hexdigest()

@@ -1,17 +1,16 @@
-"""Subgroups under audit: all conjunctions with enough rows, level by level, and what holds for each beyond the
-rows.
+"""Subgroups under audit: every conjunction of values with enough rows, level by level, and the bounds of each.
 
-Whoever holds the rows is asked for counts of (subgroup, group, label, decision) and nothing else, so that clients'
-counts add up to the pooled ones, bit for bit. A conjunction has no more rows than what it is made of: what hangs on a
-subgroup with too few is never asked for.
+Whoever holds the rows is asked for counts of (subgroup, group, label, decision) and nothing else, so clients' counts
+add up to the pooled ones, bit for bit. A set of subgroups is what ``agnosticfair.subgroups`` makes: columns, depth,
+smallest share and bins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import comb, prod
+from math import ceil, comb, prod
 from typing import Any
 
 import numpy as np
@@ -20,51 +19,34 @@ from agnosticfair.data.axes import codes_of
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import confidence
-from agnosticfair.mathematics.confidence import Bounds
+from agnosticfair.mathematics.basis import Basis, subgroups
+from agnosticfair.mathematics.confidence import OPTIMISTIC, OVERALL, SHARP, Bounds, ends
 from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.subgroups import (
     Axis,
     Subgroup,
-    check_depth,
     counted,
     sizes_of,
     subgroup_name,
     triples,
 )
-from agnosticfair.settings import CONFIDENCE, COUNT, POSITIVE, SHARE, require
+from agnosticfair.settings import CONFIDENCE, POSITIVE, require
 
 Count = Callable[[Sequence[Subgroup]], np.ndarray]
 """From subgroups to their counts, (M, G, 2, 2)."""
 
 
-OF_DIFFERENCES = 0.75
-"""Of what the bounds over subgroups may fail with, what those of differences have; those of ratios have the rest."""
-
-
 @dataclass(frozen=True)
 class Agreed:
-    """The axes and subgroups that a fit was held to."""
+    """The subgroups that a fit was held to, of the set ``basis``: its own rows are measured on these."""
 
+    basis: Basis
     axes: tuple[Axis, ...]
     subgroups: tuple[Subgroup, ...]
 
 
-@dataclass(frozen=True)
-class Subgroups:
-    """Which subgroups: conjunctions of at most ``depth`` values of different ``columns`` (all unless said) that hold
-    the share ``min_share`` of the rows, numbers cut into ``bins``.  agreed: those that a fit was held to, on which its
-    own rows are measured."""
-
-    columns: tuple[str, ...] | None = None
-    depth: int = 2
-    min_share: float = 0.01
-    bins: int = 4
-    agreed: Agreed | None = None
-
-    def __post_init__(self) -> None:
-        check_depth(self.depth)
-        require(SHARE, min_share=self.min_share)
-        require(COUNT, bins=self.bins)
+OF_DIFFERENCES = 0.75
+"""Of what the bounds over subgroups may fail with, what those of differences have; those of ratios have the rest."""
 
 
 @dataclass(frozen=True)
@@ -168,16 +150,11 @@ class CountedSubgroups:
         return level, able, np.where(able[:, None], keep, (sample.rows > 0).all(axis=0).T)
 
 
-def subgroups_asked(subgroups: Any) -> Subgroups:
-    """What the user means by ``subgroups``: columns, or a record with columns, depth, least and bins."""
-    if isinstance(subgroups, Subgroups):
-        return subgroups
-    if isinstance(subgroups, str):
-        return Subgroups((subgroups,))
-    if hasattr(subgroups, "depth"):
-        columns = None if subgroups.columns is None else tuple(subgroups.columns)
-        return Subgroups(columns, subgroups.depth, subgroups.min_share, subgroups.bins)
-    return Subgroups(None if subgroups is None else tuple(subgroups))
+def subgroups_in(request: Any) -> Basis:
+    """The set of subgroups that a user names: by columns, or by ``subgroups(...)``."""
+    if isinstance(request, Basis):
+        return request
+    return subgroups((request,) if isinstance(request, str) else request)
 
 
 def table_counts(table: Table, axes: Sequence[Axis], strata: np.ndarray, groups: int) -> Count:
@@ -189,12 +166,12 @@ def table_counts(table: Table, axes: Sequence[Axis], strata: np.ndarray, groups:
 
 
 def searched(
-    axes: Sequence[Axis], request: Subgroups, count: Count, delta: float = 0.05
+    axes: Sequence[Axis], request: Basis, count: Count, delta: float = 0.05
 ) -> CountedSubgroups:
     """Counts of everybody and of every conjunction with rows enough to be told of at delta, level by level."""
     sizes, deep = sizes_of(axes), range(request.depth + 1)
     candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
-    subgroups: list[Subgroup] = [()]
+    listed_subgroups: list[Subgroup] = [()]
     counts = [count([()])]
     minimum = thin_of(request.min_share, counts[0][0], candidates, delta)
     level: list[Subgroup] = [
@@ -204,24 +181,23 @@ def searched(
         counts_here = count(level) if level else counts[0][:0]
         enough = counts_here.sum(axis=(1, 2, 3)) >= minimum
         enough_rows = [subgroup for subgroup, there in zip(level, enough, strict=True) if there]
-        subgroups, counts = [*subgroups, *enough_rows], [*counts, counts_here[enough]]
+        listed_subgroups += enough_rows
+        counts.append(counts_here[enough])
         both = ((*a, *b) for a, b in combinations(enough_rows, 2) if a[0][0] != b[0][0])
         level = [*both] if depth == 1 else triples(enough_rows)
     sets = sum(comb(len(sizes), d) for d in deep)
-    names = tuple(subgroup_name(axes, subgroup) for subgroup in subgroups)
+    names = tuple(subgroup_name(axes, subgroup) for subgroup in listed_subgroups)
     return CountedSubgroups(
-        tuple(subgroups), names, np.concatenate(counts), candidates, sets, request.min_share
+        tuple(listed_subgroups), names, np.concatenate(counts), candidates, sets, request.min_share
     )
 
 
-def listed(
-    axes: Sequence[Axis], subgroups: Sequence[Subgroup], count: Count, minimum: float
-) -> CountedSubgroups:
-    """Counts of everybody and of these subgroups."""
-    every: tuple[Subgroup, ...] = ((), *subgroups)
+def listed(axes: Sequence[Axis], some: Sequence[Subgroup], count: Count) -> CountedSubgroups:
+    """Counts overall and of these subgroups, however few rows they have."""
+    every: tuple[Subgroup, ...] = ((), *some)
     sets = len({tuple(a for a, _ in subgroup) for subgroup in every})
     names = tuple(subgroup_name(axes, subgroup) for subgroup in every)
-    return CountedSubgroups(every, names, count(every), len(every), sets, minimum)
+    return CountedSubgroups(every, names, count(every), len(every), sets, 0.0)
 
 
 def thin_of(minimum: float, overall: np.ndarray, candidates: int, delta: float) -> int:
@@ -315,12 +291,62 @@ def checked_groups(counted: CountedSubgroups, groups: Sequence[str], metric: str
         )
 
 
-def upper_of(subgroups: Sequence[SubgroupRecord]) -> float:
-    """The bound over all estimable subgroups; 1, which bounds every rate, where there is none."""
-    return max((subgroup.high for subgroup in subgroups if subgroup.estimable), default=1.0)
+def sums_of(
+    counted: CountedSubgroups, axes: Sequence[Axis], depth: int, count: Count
+) -> dict[str, Any]:
+    """The counts that a certificate over subgroups rests on, as JSON; for a monitor also those of all pairs of values,
+    (I, I), with the single values on the diagonal."""
+    ones = [(axis, value) for axis, size in enumerate(sizes_of(axes)) for value in range(size)]
+    places = [
+        (i, j) for j in range(len(ones)) for i in range(j + 1) if i == j or ones[i][0] < ones[j][0]
+    ]
+    pairs = np.zeros((len(ones), len(ones)), int)
+    if places:
+        some = [(ones[i],) if i == j else (ones[i], ones[j]) for i, j in places]
+        i, j = np.array(places).T
+        pairs[i, j] = pairs[j, i] = count(some).sum(axis=(1, 2, 3))
+    return {
+        "pairs": pairs.tolist(),
+        "subgroups": [[list(value) for value in subgroup] for subgroup in counted.subgroups],
+        "counts": counted.counts.tolist(),
+        "axes": [[axis.name, list(axis.values), [float(e) for e in axis.edges]] for axis in axes],
+        "depth": depth,
+        "min_share": counted.min_share,
+    }
 
 
-def worst_of(subgroups: Sequence[SubgroupRecord]) -> SubgroupRecord | None:
-    """The estimable subgroup of the largest measured difference."""
-    able = [subgroup for subgroup in subgroups if subgroup.estimable]
-    return max(able, key=lambda subgroup: subgroup.difference, default=None)
+def axes_of(sums: Mapping[str, Any]) -> tuple[Axis, ...]:
+    """The columns that name a certificate's subgroups, with their values and edges."""
+    return tuple(Axis(name, tuple(values), tuple(edges)) for name, values, edges in sums["axes"])
+
+
+def rows_needed(
+    one: float,
+    other: float,
+    precision: float,
+    confidence: float = 0.95,
+    subgroups: int | None = None,
+) -> int:
+    """About the rows in all at which the difference between two groups is known to +- precision.
+
+    Parameters
+    ----------
+    one, other : float
+        The shares of all rows that the two groups have in the subgroup.
+    precision, confidence : float
+        As in ``audit``.
+    subgroups : int, optional
+        Subgroups that are certified together; None for everybody, which has a share of its own.
+
+    Examples
+    --------
+    >>> rows_needed(0.5, 0.5, 0.1), rows_needed(0.05, 0.05, 0.1, subgroups=40)
+    (967, 11560)
+    """
+    from scipy.special import ndtri
+
+    delta = OF_DIFFERENCES * (1 - confidence)
+    level = OVERALL * delta if subgroups is None else SHARP * delta / max(subgroups, 1)
+    z = float(-ndtri(ends(level, 1, 2)[1]))
+    z = z if subgroups is None else max(z, OPTIMISTIC)
+    return ceil(0.25 * (1 / one + 1 / other) * (z / precision) ** 2)

@@ -92,8 +92,7 @@ class AuditOptions:
 
     def of_audit(self, names: int) -> dict[str, Any]:
         """The arguments of ``audit``, where so many certificates share 1 - confidence."""
-        from agnosticfair.auditing.subgroups import Subgroups
-        from agnosticfair.mathematics.basis import gaussian
+        from agnosticfair.mathematics.basis import gaussian, subgroups
 
         same = [
             "floor",
@@ -108,7 +107,7 @@ class AuditOptions:
         return {
             **{name: getattr(self, name) for name in same},
             "basis": None if self.kernels is None else gaussian(self.kernels, self.sigma),
-            "subgroups": Subgroups(self.columns, self.depth, self.min_share, self.bins),
+            "subgroups": subgroups(self.columns, self.depth, self.min_share, self.bins),
             "confidence": 1 - (1 - self.confidence) / names,
         }
 
@@ -380,7 +379,7 @@ def plan_audit(
     ] = 0.1,
     confidence: Annotated[float, Option(help="With which all bounds are to hold at once.")] = 0.95,
 ) -> None:
-    """Say how many rows an audit needs for everybody, and for every value of a column, before it is made.
+    """Say how many rows an audit needs overall, and for every value of a column, before it is made.
 
     The shares of groups and values come from the rows at hand; the two largest groups are compared.
     """
@@ -415,7 +414,7 @@ def _needed(
     """The rows in all for the two largest groups of a subgroup; None where it has not two.  inside: (n,) of bool."""
     import numpy as np
 
-    from agnosticfair.auditing.planning import rows_needed
+    from agnosticfair.auditing.subgroups import rows_needed
 
     one, other = np.sort(np.bincount(group[inside], minlength=2))[::-1][:2] / len(group)
     return rows_needed(one, other, precision, confidence, subgroups) if other > 0 else None

@@ -15,7 +15,6 @@ from agnosticfair.commands.leaving import (
     check_alone,
     leave,
     note_rows,
-    pages_of,
     present,
     private_fit,
 )
@@ -70,11 +69,8 @@ def fit(
         str | None,
         Option(help="Add up the rows, or train a network, there: 'cuda' (needs PyTorch)."),
     ] = None,
-    track: Annotated[
-        str | None, Option(help="mlflow:URI to log the fit there: mlflow:sqlite:///runs.db.")
-    ] = None,
     run: Annotated[
-        Path | None, Option(help="Folder for what 'report' and 'watch' show; adds a certificate.")
+        Path | None, Option(help="Folder for what 'report' shows; adds a certificate.")
     ] = None,
     secure: Annotated[
         bool, Option("--secure", help="Mask every client's sums, so that only totals are seen.")
@@ -101,7 +97,6 @@ def fit(
     """
     from agnosticfair.data.schema import load_schema, under
     from agnosticfair.private import Budget
-    from agnosticfair.runs.tracking import parameters, results, tracker
 
     promised = () if limit is None else roles.sensitive_features
     beside = [certificate_name(out.stem, name) for name in promised]
@@ -118,24 +113,17 @@ def fit(
     columns = columns_of(clients)
     agreed = None if schema is None else load_schema(schema)
     if epsilon is not None:
-        check_alone(test=test, limit=limit, run=run, checkpoint=checkpoint, track=track)
+        check_alone(test=test, limit=limit, run=run, checkpoint=checkpoint)
         budget = Budget(epsilon, delta, ledgers=ledgers, max_rows=site_rows)
         return private_fit(clients, chosen, budget, agreed, (target, names, positive), out, as_json)
     if agreed is not None:
         clients = {k: under(agreed, rows, f"client {k!r}") for k, rows in clients.items()}
     how: dict[str, Any] = {"positive": positive, "seed": seed, "strict": strict, "secure": secure}
     how |= {"sensitive_features": names, "checkpoint": checkpoint, "schema": agreed}
-    with tracker(track) as tell:
-        row_counts = {key: len(table) for key, table in clients.items()}
-        tell("parameters", parameters(chosen, seed=seed, rows=row_counts))
-        limits: dict[str, Any] = {"limit": limit, "confidence": confidence, "precision": precision}
-        limits["cluster"] = cluster
-        fitted, certified_limit = _fitted(clients, chosen, workers, device, run, tell, how, limits)
-        about: dict[str, Any] = {"target": target, "run": run, "certified_limit": certified_limit}
-        left = leave(fitted, clients, out, **about, keep=track is not None)
-        if track is not None:
-            tell("results", results(fitted, left.certified[0]))
-            tell("files", {out.name: out.read_bytes(), **left.cards, **pages_of(fitted, left)})
+    limits: dict[str, Any] = {"limit": limit, "confidence": confidence, "precision": precision}
+    limits["cluster"] = cluster
+    fitted, certified_limit = _fitted(clients, chosen, workers, device, how, limits)
+    left = leave(fitted, clients, out, target=target, run=run, certified_limit=certified_limit)
     tested = _tested(fitted.model, test, target, dialect)
     present(fitted, left, tested, columns, out, as_json)
     return _claimed(certified_limit)
@@ -211,20 +199,13 @@ def _fitted(
     chosen: Method,
     workers: int,
     device: str | None,
-    run: Path | None,
-    tell: Any,
     how: Mapping[str, Any],
     promised: Mapping[str, Any],
 ) -> tuple[Fit, CertifiedLimit | None]:
-    """The fit, told of round by round on the terminal, to the tracker and in the folder of the run; and what it
-    promises, where there is a limit."""
+    """The fit, its rounds shown on the terminal; and what it promises, where there is a limit."""
     from agnosticfair import federation
     from agnosticfair.auditing.limit import fit_within
-    from agnosticfair.runs import provenance as record
-    from agnosticfair.server.checkpoints import FILE
 
-    resume = how["checkpoint"] is not None and (how["checkpoint"] / FILE).exists()
-    add = None if run is None else record.rounds(run, chosen, len(clients), resume)
     max_rounds = (
         chosen.max_rounds if chosen.rule is None else 0
     )  # learners have rounds of their own
@@ -232,9 +213,6 @@ def _fitted(
 
         def on_round(entry: dict) -> None:
             advance(round_words(entry))
-            tell("round", entry)
-            if add is not None:
-                add(entry)
 
         engine = federation.in_process(clients, workers, device)
         if promised["limit"] is None:

@@ -42,11 +42,10 @@ def leave(
     *,
     target: str,
     run: Path | None,
-    keep: bool,
     certified_limit: CertifiedLimit | None = None,
 ) -> Left:
     """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
-    folder for them, or where they are to be kept for a tracker. What is promised was certified on rows held out."""
+    folder for them. What is promised was certified on rows held out."""
     from agnosticfair.auditing.fits import as_content, certificates
     from agnosticfair.auditing.limit import stated_certificates
     from agnosticfair.runs import provenance as record
@@ -55,15 +54,13 @@ def leave(
     measures = scores(fitted.model, clients)
     certified: Any = ({}, {})
     extra_files: dict[str, bytes] = {}
-    keep = keep or run is not None
     if certified_limit is not None:
         certified = (stated_certificates(certified_limit), {})
-    elif keep or not any(source.streamed for source in clients.values()):
+    elif run is not None or not any(source.streamed for source in clients.values()):
         certified = certificates(fitted, clients)
-    if keep:  # each is another pass over the rows
+    if run is not None:  # each is another pass over the rows
         about = {"target": target, "training_rows": measures}
         extra_files = record.run_files(fitted, clients, as_content(*certified), **about)
-    if run is not None:
         write_files(run, extra_files)
     limit = None if certified_limit is None else certified_limit.limit
     cards = cards_of(fitted, clients, certified, target, out.stem, limit)
@@ -216,18 +213,6 @@ def cards_of(
     certificates, reasons = certified
     sections = card.card(fitted, clients, {**certificates, **reasons}, target, limit)
     return card_files(sections, stem)
-
-
-def pages_of(fitted: Fit, left: Left) -> dict[str, bytes]:
-    """What a tracker keeps besides model and card: the certificates, and the report of the run."""
-    from agnosticfair.report.page import page_data, report_page
-    from agnosticfair.report.runs import fit_run
-
-    text = json.dumps(
-        {name: certificate.to_json() for name, certificate in left.certified[0].items()}, indent=1
-    )
-    report = report_page(page_data([fit_run(left.extra_files, fitted.model)]))
-    return {"certificates.json": text.encode(), "report.html": report.encode()}
 
 
 def check_alone(**given: Any) -> None:

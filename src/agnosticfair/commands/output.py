@@ -22,7 +22,7 @@ FIRST, EVERY = 2.0, 10.0
 
 
 def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> Grid:
-    """A table of values, each as ``stratum`` has it."""
+    """A table of values, each as ``cell`` has it."""
     from agnosticfair.report.tables import Grid
 
     return Grid(title, "", header, [[cell(value) for value in line] for line in lines])
@@ -31,7 +31,7 @@ def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> G
 def cell(value: Any) -> str:
     """A value as a cell of a table.
 
-    >>> stratum(45222), stratum(0.5), stratum(None), stratum({"Male": 2000, "Female": 1000})
+    >>> cell(45222), cell(0.5), cell(None), cell({"Male": 2000, "Female": 1000})
     ('45,222', '0.5000', 'none', 'Male 2,000, Female 1,000')
     """
     if isinstance(value, dict):

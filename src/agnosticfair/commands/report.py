@@ -1,4 +1,4 @@
-"""``agnosticfair report`` and ``watch``: runs to look at, as one HTML file or as they go on."""
+"""``agnosticfair report``: runs to look at, as one HTML file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ from agnosticfair.commands.rows import labelled
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from http.server import ThreadingHTTPServer
-
     from agnosticfair.data.decided import Decided
     from agnosticfair.model import Model
-    from agnosticfair.monitoring.monitor import Monitor
     from agnosticfair.report.runs import Run
 
 
@@ -49,64 +45,6 @@ def report(
     text = report_page(page_data(loaded_runs, tested, mix or ()))
     write_files(out.parent, {out.name: text.encode()})
     print(f"Written: {out}, {len(text.encode()) / 1e6:.1f} MB; open it in a browser.")
-
-
-@example(
-    "watch run   or   agnosticfair watch watch.json --model model.safetensors --certificate "
-    "certificate.json"
-)
-def watch(
-    run: Annotated[
-        Path, Argument(help="A run folder, of fit --run or deploy run; or a monitor's state file.")
-    ],
-    host: Annotated[str, Option(help="Address to answer at; others than yours can then read.")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, Option(help="Port; 0 takes a free one.")] = 8765,
-    model: Annotated[Path | None, Option(help="Of a state file: the model.")] = None,
-    certificate: Annotated[Path | None, Option(help="Of a state file: the certificate.")] = None,
-    confidence: Annotated[float, Option(help="Of a state file: as in 'monitor'.")] = 0.95,
-) -> None:
-    """Serve the same page for a run that goes on, or a monitor's, read-only, until Ctrl-C.
-
-    A monitor's metrics for Prometheus are at /metrics.
-    """
-    from agnosticfair.report.live import serve, serve_monitor
-
-    if certificate is not None or model is not None or run.is_file():
-        look = _look(run, model, certificate, confidence)
-        _until_stopped(serve_monitor(look, host, port), run, host)
-        return
-    if not run.is_dir():
-        raise SettingsError(
-            f"there is no folder {str(run)!r}: name one written by fit --run or deploy run"
-        )
-    if not any(run.iterdir()):
-        print(f"Nothing is in {run} yet: the page waits for the first round.", flush=True)
-    _until_stopped(serve(run, host, port), run, host)
-
-
-def _until_stopped(server: ThreadingHTTPServer, run: Path, host: str) -> None:
-    with server:
-        print(f"Watching {run} at http://{host}:{server.server_port}/ (Ctrl-C ends it)", flush=True)
-        server.serve_forever()
-
-
-def _look(
-    state: Path, model: Path | None, certificate: Path | None, confidence: float
-) -> Callable[[], Monitor]:
-    """What reads a monitor's state file as it is now."""
-    from agnosticfair.auditing import proof
-    from agnosticfair.model import load_model
-    from agnosticfair.monitoring.monitor import Monitor
-
-    if model is None or certificate is None:
-        raise SettingsError(
-            "a monitor's state is watched with its model and certificate: give --model and --certificate"
-        )
-    loaded = load_model(model)
-    content = proof.read(certificate)
-    return lambda: Monitor(loaded, content, state=state, confidence=confidence)
 
 
 def _tested(runs: list[Run], files: list[Path], target: str | None, client: str | None) -> Decided:

@@ -77,7 +77,7 @@ def tune(
         picked = frontier.pick(tau)
         advance("")
     write_files(out, {})
-    left = leave(picked, clients, out / MODEL, target=target, run=out, keep=True)
+    left = leave(picked, clients, out / MODEL, target=target, run=out)
     written = dict.fromkeys((MODEL, *left.cards, *left.extra_files))
     sentences = [
         *picked.statements,

@@ -117,14 +117,12 @@ def export(
     onnx: Annotated[Path, Option(help="The ONNX file to write.")],
     force: Force = False,
 ) -> None:
-    """Write a model as an ONNX file that takes raw columns: its encoding is subgroup of the graph."""
+    """Write a model as an ONNX file that takes raw columns: the encoding is part of the graph."""
     from agnosticfair.model import load_model
     from agnosticfair.runs.export import to_onnx
 
     check_file(onnx, (model,), force, option="--onnx")
     made = to_onnx(load_model(model))
     write_files(onnx.parent, {onnx.name: made.SerializeToString()})
-    inputs, outputs = (
-        [v.name for v in subgroup] for subgroup in (made.graph.input, made.graph.output)
-    )
+    inputs, outputs = ([v.name for v in ends] for ends in (made.graph.input, made.graph.output))
     print(f"Written: {onnx}; inputs {', '.join(inputs)}; outputs {', '.join(outputs)}.")

@@ -37,7 +37,7 @@ def verify(
     signature by the issuer's key, or the rows, show that the sums are real: without them a certificate that passes is
     called consistent. What is wrong is said, and ends with exit code 2.
     """
-    from agnosticfair.auditing import proof, verifying
+    from agnosticfair.auditing import proof
 
     if new_key is not None:
         print(f"Written: {new_key}. The public key: {proof.new_key(new_key)}")
@@ -45,7 +45,7 @@ def verify(
     if certificate is None:
         raise SettingsError("name a certificate.json to check, or --new-key and a file")
     claims = proof.read(certificate)
-    wrong = verifying.verify(claims, key)
+    wrong = proof.verify(claims, key)
     if not wrong and model is not None:
         wrong = (*_of_another(claims, model),)
     if not wrong and rows is not None:
@@ -60,7 +60,7 @@ def verify(
 def statement(claims: Mapping[str, Any], key: bool, model: bool, rows: bool) -> str:
     """What was checked of a certificate that passed, and what was not."""
     from agnosticfair.auditing.certificate import upper
-    from agnosticfair.auditing.verifying import scope, unchecked
+    from agnosticfair.auditing.proof import scope, unchecked
 
     limit = f"at most {upper(claims['upper'])} with {claims['confidence']:.0%} confidence"
     if not any(subgroup["estimable"] for subgroup in claims["subgroups"]):
@@ -113,7 +113,7 @@ def _again(
 ) -> Iterator[str]:
     """The certificate made again from the rows, field by field."""
     from agnosticfair.auditing.certificate import plain
-    from agnosticfair.auditing.verifying import same
+    from agnosticfair.auditing.proof import same
     from agnosticfair.commands.audit import AuditOptions, certified
     from agnosticfair.data.files import DETECTED
 

@@ -106,13 +106,10 @@ def results(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]
     bring_list(about, joined, config)
     if config.get("check"):
         return {"check.json": as_json({"run": run, "sites": checked(about, joined, config)})}
-    checkpoint = Path(str(config.get("checkpoint") or out)) / checkpoints.FILE
-    add = record.rounds(out, method_of(config), len(engine.sites), checkpoint.exists())
 
     def tell(entry: dict) -> None:
         state.update(round=entry, traffic=engine.traffic[-1] if engine.traffic else {}, waiting={})
         write(out / "progress.json", state)
-        add(entry)
 
     fitted, certified_limit = run_fit(engine, config, tell)
     if certified_limit is None:
@@ -130,7 +127,7 @@ def results(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}
     history["events"] = [*about.events, *history["events"], *answered_twice(engine)]
     history["command"] = config.get("command") or history["command"]
-    history["subgroups"] = record.digests(files)
+    history["files"] = record.digests(files)
     return files | {"history.json": as_json(history)}
 
 

@@ -11,14 +11,12 @@ import json
 import platform
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import STEPS, answer
@@ -28,8 +26,6 @@ from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
 from agnosticfair.flower.masking import BRING, masked_site, read_key_list, read_secret, take_list
-from agnosticfair.protocol.engines.relay import Relay
-from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
@@ -42,7 +38,6 @@ from agnosticfair.protocol.messages import (
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.site import PrivateSite
 from agnosticfair.protocol.privacy.store import ledger_of
-from agnosticfair.protocol.requests import UNCOUNTED, SubgroupCounts, SubgroupSet
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.site.guard import Quiet, guarded, refused
@@ -54,9 +49,8 @@ _LISTS = ("sensitive-features", "numeric", "categorical", "drop", "subgroups", "
 _KEYS = ("mask-key", "mask-list", "mask-keeper")
 _CONSENTS = ("shows-rows", "shares-site-totals", "shares-cluster-means")
 _SECURE = (*_KEYS, "min-sites", "may-drop", "schema", "fold-seed", *_CONSENTS)
-_RAY = ("ray-partitions", "ray-address")
 _PRIVATE = ("epsilon", "delta", "colluding", "site-rows", "ledger")
-_OPTIONS = (*_SECURE, *_PRIVATE, *_RAY)
+_OPTIONS = (*_SECURE, *_PRIVATE)
 _NAMES = {"site", "file", "target", "min-rows", "columns", "folds", *_LISTS, *_OPTIONS}
 
 Stamp = tuple[int, ...]
@@ -72,8 +66,7 @@ class Site:
     fold_seed: as ``SitePolicy`` has them.  schema: a file that it signed off.  columns: the features that it tells of,
     where it has none; all if none is listed.
     epsilon, delta, colluding, site_rows: the privacy of its rows, or of itself as a whole, where it answers
-    with noise only (``Budget``); ledger: the folder of ledgers, where it is not the standard place.  ray_partitions:
-    where not 0, the file is a folder of Parquet files, held in so many subgroups by a Ray cluster at ray_address."""
+    with noise only (``Budget``); ledger: the folder of ledgers, where it is not the standard place."""
 
     key: str
     file: str
@@ -93,8 +86,6 @@ class Site:
     fold_seed: int = 0
     columns: tuple[str, ...] = ()
     schema: str = ""
-    ray_partitions: int = 0
-    ray_address: str = ""
     epsilon: float = 0.0
     delta: float = 1e-5
     colluding: int = 1
@@ -129,11 +120,6 @@ def site_of(config: Mapping[str, Any]) -> Site:
         raise SettingsError("secure sums need both mask-key and mask-list: name the two files")
     if not isinstance(fewest := options.get("min_sites", 2), int) or fewest < 2:
         raise SettingsError(f"min-sites is {fewest!r}: a total has two sites or more")
-    partitions = options.get("ray_partitions", 0)
-    if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 0:
-        raise SettingsError(f"ray-partitions is {partitions!r}: give a whole number, 0 for none")
-    if partitions and options.get("schema"):
-        raise SettingsError("ray-partitions and schema do not go together: give one of them")
     if options.get("epsilon"):
         _check_private(options)
     return Site(
@@ -290,8 +276,6 @@ def _handler(site: Site, stamps: tuple[Stamp, ...]) -> Callable[[str, Any], Any]
 
 def _answer_held(site: Site, stamp: Stamp, step: str, request: Any) -> Any:
     """The answer of the site's rows, which are read when the first request comes."""
-    if site.ray_partitions:
-        return _cluster(site, stamp)(step, request)
     return answer(_client(site, stamp), step, request)
 
 
@@ -307,48 +291,6 @@ def reason(error: Exception) -> str:
     if isinstance(error, AgnosticFairError):
         return str(error)
     return f"{type(error).__name__} at the site: look at its SuperNode's log"
-
-
-_CLUSTERS: list[Any] = []
-"""The engine that holds the site's rows now, if one does."""
-
-
-@lru_cache(maxsize=1)
-def _cluster(site: Site, stamp: Stamp) -> Callable[[str, Any], Any]:
-    """Who answers where a Ray cluster holds the site's rows: its subgroups, added up here."""
-    from agnosticfair.client.partitions import makers
-    from agnosticfair.protocol.engines.ray import RayEngine
-
-    while _CLUSTERS:  # actors of files that were before would keep their processors
-        _CLUSTERS.pop().close()
-    engine = RayEngine(
-        makers(Path(site.file), site.roles, site.ray_partitions), address=site.ray_address
-    )
-    _CLUSTERS.append(engine)
-    region = Relay({site.key: engine})
-
-    def send(step: str, request: Any) -> Any:
-        answer = region.exchange(step, request, region.clients())[site.key]
-        if isinstance(answer, Failure):
-            raise FederationError(f"site {site.key!r}: {answer.reason}")
-        return answer
-
-    _check_rare(site, send)
-    return send
-
-
-def _check_rare(site: Site, send: Callable[[str, Any], Any]) -> None:
-    """Raise where a value of few rows would be told; in one table it is joined with others instead."""
-    for name, values in send("outline", None).categorical.items():
-        named = SubgroupSet(((name, values, ()),), np.zeros((0, 1, 2)))
-        counted = send(
-            "subgroup_counts", Broadcast(0, replace(UNCOUNTED, subgroups=named), SubgroupCounts())
-        )
-        if (np.diag(counted.sums["counts"]) < site.min_rows).any():
-            raise DataError(
-                f"column {name!r} of site {site.key!r} has values of fewer than {site.min_rows} rows, which are not "
-                "told: join them in its files, or drop the column"
-            )
 
 
 @lru_cache(maxsize=1)

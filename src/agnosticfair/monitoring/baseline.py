@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.proof import axes_of
+from agnosticfair.auditing.subgroups import axes_of
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import ModelError
@@ -33,7 +33,7 @@ class Baseline:
     Attributes
     ----------
     axes, subgroups
-        The named subgroups; the first one is everybody.
+        The named subgroups; the first one is overall.
     counts : (I, I) array
         Rows of every pair of values.
     n : int
@@ -135,7 +135,7 @@ def _baseline(certificate: Certificate, model: Model | None, limit: float | None
         tuple((int(a), int(v)) for a, v in subgroup) for subgroup in certificate.sums["subgroups"]
     ]
     by_name = {subgroup_name(axes, subgroup): subgroup for subgroup in listed}
-    # everybody is watched, whether or not it is estimable, against the bound over all
+    # overall is watched, estimable or not, against the bound over all
     watched = [
         certificate.subgroups[0],
         *(subgroup for subgroup in certificate.subgroups[1:] if subgroup.estimable),

@@ -31,7 +31,7 @@ class MonitorState:
     Parameters
     ----------
     baseline : its id
-    counts : (P, G + 1, 3, 2), by subgroup (the first is everybody), group (the last: not known), label (not known,
+    counts : (P, G + 1, 3, 2), by subgroup (the first is overall), group (the last: not known), label (not known,
         negative, positive) and decision
     values : (I + C,), rows of each value of each axis, those of no agreed value last, axis by axis
     rows, undecided : all rows, and those with a value that the model does not know

@@ -76,7 +76,7 @@ class Verdict:
     changed : the mix is not the baseline's
     decisions : 'kept', 'not yet known' or 'broken': whether every subgroup's difference is within its own limit
     limit : the largest of the limits
-    subgroups : every subgroup but everybody, the largest lower bound first
+    subgroups : every subgroup but overall, the largest lower bound first
     batch : of the last batch alone
     """
 
@@ -99,7 +99,7 @@ class Verdict:
 
     @property
     def all_subgroups(self) -> tuple[SubgroupNow, ...]:
-        """The worst first, everybody last."""
+        """The worst first, overall last."""
         return (*self.subgroups, self.overall)
 
     @property
@@ -123,16 +123,14 @@ class Verdict:
             )
         if self.decisions == "kept":
             if all_of == 1:
-                where = "by everybody, the one subgroup there is,"
+                where = "overall, the one subgroup there is,"
                 return f"The limit of {self.limit:.4g} is kept {where} after {self.rows:,} rows."
             return f"Each of {all_of} subgroups keeps {what} after {self.rows:,} rows."
         sentence = (
             f"{within_limit} of {all_of} subgroups are known to keep {what}, none to break it"
         )
         if all_of == 1:
-            sentence = (
-                f"the one subgroup there is, everybody, may keep {self.limit:.4g} or break it"
-            )
+            sentence = f"overall, the one subgroup there is, may keep {self.limit:.4g} or break it"
         return f"Not yet known: after {self.rows:,} rows {sentence}."
 
     def to_json(self) -> dict[str, Any]:

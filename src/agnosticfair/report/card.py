@@ -7,7 +7,7 @@ came out of a user's file (names of columns, groups and labels) is escaped when 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from math import isfinite
@@ -31,7 +31,6 @@ from agnosticfair.report.certified import reached
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
 from agnosticfair.runs.ruled import about, proxy
-from agnosticfair.runs.tracking import parameters
 from agnosticfair.server import deciding
 
 MAX_SUBGROUPS, MAX_FEW = 8, 3
@@ -410,10 +409,19 @@ def _centres(fitted: Fit) -> set[str]:
 
 def _origin(fitted: Fit) -> Section:
     facts = {"rounds run": f"{fitted.rounds}", "outcome": fitted.outcome}
-    facts |= parameters(fitted.method, seed=fitted.model.seed)
+    facts |= {k: str(v) for k, v in _flat({**asdict(fitted.method), "seed": fitted.model.seed})}
     facts |= {"python": platform.python_version()}
     facts |= {name: version(name) for name in ("agnosticfair", "numpy", "scipy")}
     return Section("How it was made", lines=(("setting", "value"), *facts.items()))
+
+
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values under dotted names."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{inner}", v) for inner, v in _flat(value))
+        else:
+            yield name, value
 
 
 def _share(values: np.ndarray) -> str:

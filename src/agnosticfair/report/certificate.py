@@ -33,7 +33,7 @@ def _headline(certificate: Certificate) -> Grid:
             worst.name if worst else "",
         ),
         (
-            f"{certificate.quantity}, everybody",
+            f"{certificate.quantity}, overall",
             _rate(certificate.subgroups[0].difference),
             upper(certificate.subgroups[0].high),
             "",
@@ -43,9 +43,7 @@ def _headline(certificate: Certificate) -> Grid:
         measured, lowest, name = certificate.worst_ratio
         overall = certificate.subgroups[0]
         low = f"at least {lower(overall.ratio_low)}"
-        lines.append(
-            ("impact ratio, everybody", _rate(overall.ratio), low, "four-fifths rule: 0.8")
-        )
+        lines.append(("impact ratio, overall", _rate(overall.ratio), low, "four-fifths rule: 0.8"))
         lines.append(("impact ratio", f"{measured:.4f}", f"at least {lower(lowest)}", name))
     if certificate.kernels is not None:
         worst_case, bound = (

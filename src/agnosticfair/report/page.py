@@ -56,20 +56,20 @@ def card_html(sections: Sequence[Section]) -> str:
 
 def card_markdown(sections: Sequence[Section]) -> str:
     """The card as Markdown; texts are escaped, so that none of them can be markup or HTML."""
-    subgroups = []
+    blocks = []
     for level, section in zip(["#", *["##"] * len(sections)], sections, strict=False):
-        subgroups.append(f"{level} {_plain(section.title)}")
+        blocks.append(f"{level} {_plain(section.title)}")
         if (shown := section.glance) is not None:
-            subgroups.append(f"**{_plain(f'{shown.sign} {shown.answer}')}**")
-            subgroups.append("\n".join(f"- {_plain(' '.join(tile))}" for tile in shown.tiles))
-        subgroups += map(_plain, section.says)
+            blocks.append(f"**{_plain(f'{shown.sign} {shown.answer}')}**")
+            blocks.append("\n".join(f"- {_plain(' '.join(tile))}" for tile in shown.tiles))
+        blocks += map(_plain, section.says)
         if section.points:
-            subgroups.append("\n".join(f"- {_plain(point)}" for point in section.points))
+            blocks.append("\n".join(f"- {_plain(point)}" for point in section.points))
         if section.lines:
             rows = [f"| {' | '.join(map(_plain, line))} |" for line in section.lines]
             rule = f"|---|{'---:|' * (len(section.lines[0]) - 1)}"
-            subgroups.append("\n".join([rows[0], rule, *rows[1:]]))
-    return "\n\n".join(subgroups) + "\n"
+            blocks.append("\n".join([rows[0], rule, *rows[1:]]))
+    return "\n\n".join(blocks) + "\n"
 
 
 def card_files(sections: Sequence[Section], stem: str) -> dict[str, bytes]:
@@ -88,11 +88,11 @@ def page_data(
         study["glance"] = asdict(shown := glance(study)) | {"sign": shown.sign}
     title = made[0]["title"] if len(made) == 1 else f"{len(made)} studies"
     about = {"version": agnosticfair.__version__, "title": title, "made": date.today().isoformat()}
-    return {**about, "studies": made, "live": False}
+    return {**about, "studies": made}
 
 
 def report_page(content: dict[str, Any]) -> str:
-    """The page of ``page_data``; a live one may ask its own server for news."""
+    """The page of ``page_data``."""
     data = (study.get("provenance", {}).get("data") or {} for study in content["studies"])
     sources = [content.get("made"), *(study.get("source") for study in content["studies"])]
     sources += [name for names in data for name in names]
@@ -112,13 +112,13 @@ def monitor_page(content: dict[str, Any]) -> str:
 
 def _render(template: str, content: dict[str, Any] | None = None, **values: Any) -> str:
     """The page of a template.  content: what its scripts draw, if it has any."""
-    style, scripts, live = static("page.css"), [], (content or {}).get("live", False)
+    style, scripts = static("page.css"), []
     if content is not None:
         library = static(LIBRARY).partition("//# sourceMappingURL")[0]
         scripts = [library, "".join(map(static, SCRIPTS[template]))]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(script_hash, scripts)) or chr(39) + 'none' + chr(39)}; "
-        f"style-src {script_hash(style)}; img-src data:; connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}; "
+        f"style-src {script_hash(style)}; img-src data:; connect-src 'none'; "
         "base-uri 'none'; form-action 'none'"
     )
     data = "" if content is None else as_text(content)

@@ -160,41 +160,13 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     return [study]
 
 
-def _of_running(run: Run, mix: Sequence[str]) -> list[Json]:
-    """A fit that still runs: its rounds so far."""
-    begins, rounds = run.content, run.rounds
-    name = begins.get("method", "the fit")
-    last = rounds[-1] if rounds else {}
-    max_rounds, clients = begins.get("max_rounds"), begins.get("clients")
-    entry = {"name": name, "history": rounds, "tau": begins.get("tau")}
-    entry |= {"outcome": "running", "accuracy": _finite(last.get("accuracy"))}
-    study = _study(run, f"{name}, still training", [entry], None, mix)
-    content = (
-        f"Round {last['round']} of at most {max_rounds}, {clients} clients."
-        if last
-        else "No round yet."
-    )
-    ended = begins.get("error")
-    study["status"] = (
-        f"{content} {f'It ended: {ended}' if ended else 'The page follows by itself.'}"
-    )
-    study["rows_are"] = "training rows"
-    waiting = begins.get("waiting", {})
-    study["warnings"] = [
-        *(f"Waiting for site {key!r}: {why}." for key, why in waiting.items()),
-        "Still training: nothing here is a result yet.",
-    ]
-    return [study]
-
-
 _KINDS = {
     "fit": _of_fit,
     "audit": _of_audit,
-    "running": _of_running,
 }
 
 
-# --- their subgroups ---
+# --- what studies share ---
 
 
 def _study(
@@ -213,7 +185,6 @@ def _study(
         "source": run.path.name,
         "metric": asdict(metrics.metric_of(metric)),
         "methods": methods,
-        "status": "",
         "set": None,
         "no_set": None,
         "rows_are": "test rows",
@@ -298,7 +269,4 @@ def _configuration(run: Run) -> Json:
             k: content.get(k) for k in ("target", "sensitive_features", "positive", "seed", "rows")
         }
         return about | {"method": content["method"]}
-    if run.kind == "audit":
-        names = ("metric", "confidence", "precision", "floor")
-        return {k: content.get(k) for k in names}
-    return {k: content.get(k) for k in ("method", "max_rounds", "tau", "clients")}
+    return {k: content.get(k) for k in ("metric", "confidence", "precision", "floor")}

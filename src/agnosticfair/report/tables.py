@@ -28,7 +28,7 @@ class MeanDeviation:
     def of(cls, values: Iterable[float | None]) -> MeanDeviation:
         """
         >>> MeanDeviation.of([1.0, 3.0, None])
-        Spread(mean=2.0, deviation=1.4142135623730951, count=2)
+        MeanDeviation(mean=2.0, deviation=1.4142135623730951, count=2)
         """
         there = np.array([value for value in values if value is not None], dtype=float)
         if not len(there):

@@ -60,7 +60,7 @@ def headline(study: Json) -> str:
 def glance(study: Json) -> Glance:
     """What was asked, whether it is kept, the worst subgroup, the four-fifths rule and the price."""
     method = _first(study)
-    if study["kind"] == "running" or method.get("difference") is None:
+    if method.get("difference") is None:
         return Glance("", "")
     state, answer = verdict(study)
     tiles = [_asked(study, method), _overall(study, method), _worst(study, method)]
@@ -73,7 +73,7 @@ def verdict(study: Json) -> tuple[str, str]:
     method, limit, what = _first(study), study.get("limit"), study["metric"]["quantity"]
     measured, rows = method.get("difference"), study["rows_are"]
     bound = method.get("certified")
-    if study["kind"] == "running" or measured is None:
+    if measured is None:
         return "", ""
     if limit is None:
         where = "" if bound is None else f", certified at most {upper(bound, 3)}"
@@ -253,8 +253,6 @@ def sentences(study: Json) -> list[str]:
 
 
 def _certified(study: Json, method: Json) -> str:
-    if study["kind"] == "running":
-        return ""
     nothing = "Nothing is certified here: these numbers hold for these rows only."
     return str(method.get("sentence") or nothing)
 

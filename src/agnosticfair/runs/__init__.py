@@ -1,1 +1,1 @@
-"""What a run leaves behind: provenance, rounds, tracking, export."""
+"""What a run leaves behind: provenance and exports."""

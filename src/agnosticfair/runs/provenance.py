@@ -1,7 +1,5 @@
-"""What a run leaves in its folder for ``report`` and ``watch``, besides its own results.
-
-``history.json`` says how a fit came about; ``rounds.jsonl`` grows by a line per round while it runs;
-``provenance`` is with what, from what and by which command the numbers were made.
+"""What a run leaves in its folder for ``report``, besides its own results: ``history.json``, how a fit came about; and
+with what, from what and by which command the numbers were made.
 """
 
 from __future__ import annotations
@@ -11,22 +9,17 @@ import json
 import platform
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-
-from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
-    from agnosticfair.methods import Method
 
 HISTORY = "agnosticfair-history-1"
-ROUNDS_FILE = "rounds.jsonl"
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The program that runs and its arguments, if any."""
 
@@ -44,8 +37,8 @@ def provenance(tables: Mapping[str, Table | Stream]) -> dict[str, Any]:
 def without_password(text: str) -> str:
     """The text without the user and the password that an address in it may hold.
 
-    >>> without_password("mlflow:https://me:p@ss@host/runs")
-    'mlflow:https://host/runs'
+    >>> without_password("https://me:p@ss@host/runs")
+    'https://host/runs'
     """
     return re.sub(r"//[^/\s]*@", "//", text)
 
@@ -84,7 +77,7 @@ def run_files(
         history(fitted, cast("Sequence[Table]", tables))
         | provenance(clients)
         | about
-        | {"subgroups": digests(files)}
+        | {"files": digests(files)}
     )
     return {**files, "history.json": as_json(pages)}
 
@@ -96,58 +89,3 @@ def digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 def as_json(content: Mapping[str, Any]) -> bytes:
     return f"{json.dumps(content, indent=1, default=float)}\n".encode()
-
-
-def rounds(folder: Path, method: Method, clients: int, resume: bool) -> Callable[[dict], None]:
-    """A function that adds each round to the folder's file, which begins anew unless a fit resumes."""
-    path = folder / ROUNDS_FILE
-    tau = method.fairness.tau if method.fairness else None
-    begins = {
-        "method": method.name,
-        "max_rounds": method.max_rounds,
-        "tau": tau,
-        "clients": clients,
-    }
-    begins |= provenance({})
-
-    def add(entry: Mapping[str, Any], mode: str = "a") -> None:
-        try:
-            with path.open(mode) as file:
-                file.write(json.dumps(entry, default=float) + "\n")
-        except OSError as error:
-            why = f"{error.strerror}; name another folder"
-            raise SettingsError(f"cannot write to {str(path)!r}: {why}") from None
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = f"{error.strerror}; name another folder"
-        raise SettingsError(f"cannot make {str(folder)!r}: {why}") from None
-    if not (resume and path.exists()):
-        add(begins, "w")
-    return add
-
-
-def read_rounds(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the file of rounds says of the fit, and its rounds; a round said twice counts as last said.
-
-    A last line that is still being written is left for the next time.
-    """
-    begins: dict[str, Any] = {}
-    entries: list[dict[str, Any]] = []
-    try:
-        lines = (folder / ROUNDS_FILE).read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        lines = []
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if not isinstance(entry, dict):
-            continue
-        if isinstance(entry.get("round"), int):
-            entries = [*(e for e in entries if e["round"] < entry["round"]), entry]
-        elif "round" not in entry:
-            begins = entry
-    return begins, entries

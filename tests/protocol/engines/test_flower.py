@@ -288,8 +288,8 @@ def test_a_reply_that_is_none_ends_the_fit_by_name(files, change, said):
     ("more", "said"),
     [
         (
-            {"allow": "summary statistics,sums"},
-            "site 'south' does not answer step 'clusters'; it allows summary statistics",
+            {"allow": "statistics,sums"},
+            "site 'south' does not answer step 'clusters'; it allows statistics",
         ),
         ({"min-rows": 1000}, "site 'south' has a group of 'sex' with fewer than 1000 rows"),
         ({"target": "label"}, "the file of site 'south' has no column 'label'"),
@@ -383,7 +383,7 @@ def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
 
 def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path):
     config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
-    _, grid = engine_over(files, south={"allow": "summary statistics,sums"})
+    _, grid = engine_over(files, south={"allow": "statistics,sums"})
     apps.main(grid, request(config))
     assert (tmp_path / "model.safetensors").is_file()
     content = json.loads((tmp_path / "certificate.json").read_text())
@@ -530,15 +530,6 @@ def test_who_is_waited_for_is_told_live(files, tmp_path, monkeypatch):
     assert told[-1] == {}
 
 
-def test_watch_shows_for_whom_a_run_waits_and_why(tmp_path):
-    from agnosticfair.runs.provenance import rounds
-
-    rounds(tmp_path, method("fl"), 2, resume=False)
-    (tmp_path / "progress.json").write_text('{"waiting": {"south": "its key was refused"}}')
-    (study,) = data([read_run(tmp_path, live=True)])["studies"]
-    assert study["warnings"][0] == "Waiting for site 'south': its key was refused."
-
-
 @pytest.mark.parametrize("name", ["fairfl", "agnosticfair"])
 def test_a_deployed_certificate_is_the_one_of_fit_run_bit_for_bit(
     call, files, tmp_path, monkeypatch, name
@@ -552,8 +543,8 @@ def test_a_deployed_certificate_is_the_one_of_fit_run_bit_for_bit(
         json.loads((place / "certificate.json").read_text()) for place in (tmp_path, Path("here"))
     )
     assert {k: v for k, v in there.items() if k != "run"} == here
-    subgroups = json.loads(Path("here/history.json").read_text())["subgroups"]
-    assert {*subgroups} == {"model.safetensors", "certificate.json"}
+    named = json.loads(Path("here/history.json").read_text())["files"]
+    assert {*named} == {"model.safetensors", "certificate.json"}
     (Path("here") / "certificate.json").write_text("{}")
     with pytest.raises(ModelError, match="take all files of one run"):
         read_run(Path("here"))
@@ -694,7 +685,7 @@ def with_bins(schema):
 def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     """From 'deploy init --limit' to the certificate: the model and the promise of the same rows in one place."""
     from agnosticfair.auditing import limit as limits
-    from agnosticfair.auditing.verifying import verify
+    from agnosticfair.auditing.proof import verify
     from agnosticfair.data.schema import schema_of
     from agnosticfair.flower.folder import Federation, read_config, write_folder
     from agnosticfair.flower.node import read_site

@@ -24,7 +24,7 @@ import os, pickle, signal, sys
 sys.path[:0] = sys.argv[4:]
 from pathlib import Path
 from agnosticfair.protocol.privacy.ledger import Ledger
-from private_requests import ask, site, task_of
+from private_requests import send, site, task_of
 
 name, path = sys.argv[1], Path(sys.argv[2])
 true = getattr(Ledger, name)
@@ -35,7 +35,7 @@ def killed(*given, **more):
     os.kill(os.getpid(), signal.SIGKILL)
 
 setattr(Ledger, name, killed)
-request = ask("private_counts", task_of(), z=5.0)
+request = send("private_counts", task_of(), z=5.0)
 site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", request)
 """
 """A site that is killed right before or after a step of its answer."""
@@ -46,8 +46,8 @@ site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", request)
     [
         ("spend", "before", 0, 0),
         ("spend", "after", 1, 0),
-        ("_keep", "before", 1, 0),
-        ("_keep", "after", 1, 1),
+        ("_store", "before", 1, 0),
+        ("_store", "after", 1, 1),
     ],
 )
 def test_a_site_that_is_killed_gives_the_same_noisy_answer_and_pays_once(

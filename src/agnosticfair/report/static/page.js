@@ -18,7 +18,7 @@
   const charts = [];
   const narrow = () => window.innerWidth < 600;
 
-  // --- small subgroups ---
+  // --- small parts ---
 
   const there = (x) => x !== null && x !== undefined && Number.isFinite(x);
   const fixed = (x, digits = 3) => (there(x) ? x.toFixed(digits) : "none");
@@ -62,7 +62,7 @@
 
   const comparison = (study) => {
     if (study.methods.length < 2) return null;
-    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["certified", "certified at maximum", atMost]];
+    const columns = [["accuracy", "accuracy", fixed], ["difference", short(study), fixed], ["certified", "certified at most", atMost]];
     const shown = columns.filter(([key]) => study.methods.some((m) => there(m[key])));
     const lines = study.methods.map((m) => [m.name, ...shown.map(([key, , form]) => number(m[key], form(m[key]))), m.outcome || ""]);
     const notes = study.methods.filter((m) => m.note);
@@ -146,7 +146,6 @@
 
   const explorer = (study) => {
     const counts = study.explorer;
-    if (study.kind === "running") return null;
     const section = el("section", { class: "explorer" }, subgroup(study, "Shift explorer: another mix of people"));
     if (!counts) {
       section.append(el("p", { text: study.no_explorer }));
@@ -180,11 +179,11 @@
     const rows = names.map((name) => {
       const corner = counts.corners[name];
       const button = corner ? el("button", { type: "button", class: "worst", "data-method": name, "aria-label": `Worst corner of ${name}`, text: "Worst corner", onclick: () => apply(weights.map((column, c) => column.map((_, v) => (corner.only[c] === null || corner.only[c] === v ? 1 : 0)))) }) : "none";
-      const stratum = () => el("span", { class: "number" });
-      const rates = counts.groups.map(stratum);
-      return { name, accuracy: stratum(), difference: stratum(), rates, button };
+      const cell = () => el("span", { class: "number" });
+      const rates = counts.groups.map(cell);
+      return { name, accuracy: cell(), difference: cell(), rates, button };
     });
-    const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at maximum", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
+    const header = ["method", "accuracy: test rows", "at this mix", `${short(study)}: test rows`, "at this mix", "certified at most", ...counts.groups.map((g) => `positive rate: ${g}`), "jump to"];
     const grid = table(`Accuracy and ${study.metric.quantity} of every method at this mix`, header, rows.map((row) => [
       row.name, number(usual[row.name].accuracy, fixed(usual[row.name].accuracy)), row.accuracy, number(usual[row.name].difference, fixed(usual[row.name].difference)), row.difference, there(certified[row.name]) ? number(certified[row.name], atMost(certified[row.name])) : "none", ...row.rates, row.button,
     ]), { class: "mix" });
@@ -195,17 +194,17 @@
       data: { labels: names, datasets: [
         { label: "at this mix", data: [], backgroundColor: names.map((name) => look[name][0]) },
         { label: "test rows", data: names.map((name) => usual[name].difference), backgroundColor: theme.faint },
-        { label: "certified at maximum", data: names.map((name) => certified[name] ?? null), backgroundColor: theme.paper, borderColor: theme.ink, borderWidth: 1.5 },
+        { label: "certified at most", data: names.map((name) => certified[name] ?? null), backgroundColor: theme.paper, borderColor: theme.ink, borderWidth: 1.5 },
       ] },
       options: { indexAxis: "y", scales: { x: axis(study.metric.quantity, { min: 0, max: 1 }), y: { grid: { display: false } } }, plugins: { legend: { display: true, position: "bottom", labels: { generateLabels: (c) => c.data.datasets.map((set, k) => ({ text: set.label, fontColor: theme.ink, fillStyle: k ? set.backgroundColor : "#0072b2", strokeStyle: set.borderColor || theme.paper, lineWidth: k === 2 ? 1.5 : 0, datasetIndex: k })) } } } },
     });
     const drawn = charts[charts.length - 1];
 
-    const put = (stratum, value, before) => {
-      stratum.textContent = fixed(value);
-      if (there(value)) stratum.setAttribute("data-value", value); else stratum.removeAttribute("data-value");
-      stratum.classList.toggle("up", there(value) && there(before) && value > before + 5e-4);
-      stratum.classList.toggle("down", there(value) && there(before) && value < before - 5e-4);
+    const put = (cell, value, before) => {
+      cell.textContent = fixed(value);
+      if (there(value)) cell.setAttribute("data-value", value); else cell.removeAttribute("data-value");
+      cell.classList.toggle("up", there(value) && there(before) && value > before + 5e-4);
+      cell.classList.toggle("down", there(value) && there(before) && value < before - 5e-4);
     };
     function draw() {
       const now = shares(counts, weights);
@@ -220,7 +219,7 @@
         const found = at(counts, weights, counts.positive[row.name]);
         put(row.accuracy, found.accuracy, usual[row.name].accuracy);
         put(row.difference, found.difference, usual[row.name].difference);
-        row.rates.forEach((stratum, g) => put(stratum, found.rates[g]));
+        row.rates.forEach((cell, g) => put(cell, found.rates[g]));
         drawn.data.datasets[0].data[k] = found.difference;
         if (row.name === study.headline) brief.textContent = `${row.name}: accuracy ${fixed(found.accuracy)}, ${short(study)} ${fixed(found.difference)}`;
         if (there(certified[row.name]) && found.difference > certified[row.name]) beyond.push(row.name);
@@ -275,10 +274,10 @@
     const config = { type: "bar", plugins: [bound], data: { labels, datasets: sets }, options: { indexAxis: "y", scales: { x: axis(study.metric.quantity, { min: 0, max: Math.min(1, Math.ceil(21 * right) / 20) }), y: { ticks: { autoSkip: false, font: { size: 11 } }, grid: { display: false } } }, plugins: { ...legend(), tooltip: { callbacks: { title: (items) => shown[items[0].dataset.type === "scatter" ? items[0].raw.y : items[0].dataIndex].name, label: (item) => found(shown[item.dataset.type === "scatter" ? item.raw.y : item.dataIndex]) } } } } };
     const height = 90 + labels.reduce((all, own) => all + 14 + 14 * own.length, 0);
     const note = subgroups.certified
-      ? `${able === 1 ? "The one estimable subgroup" : `The ${subgroups.estimable.length} of the highest bound among ${many(able)} estimable subgroups`}; dashed: certified at maximum ${atMost(subgroups.upper)}.${few ? ` ${many(few)} ${few === 1 ? "subgroup is" : "subgroups are"} not estimable (too few rows for ±${subgroups.precision}): their hollow marks are measured, and nothing is certified of them.` : ""}`
+      ? `${able === 1 ? "The one estimable subgroup" : `The ${subgroups.estimable.length} of the highest bound among ${many(able)} estimable subgroups`}; dashed: certified at most ${atMost(subgroups.upper)}.${few ? ` ${many(few)} ${few === 1 ? "subgroup is" : "subgroups are"} not estimable (too few rows for ±${subgroups.precision}): their hollow marks are measured, and nothing is certified of them.` : ""}`
       : `${subgroups.why} ${able === 1 ? "One subgroup has rows enough." : able ? `The ${subgroups.estimable.length} largest among ${many(able)} subgroups with rows enough.` : ""}${few ? ` ${many(few)} have too few rows to tell: hollow marks.` : ""}`;
-    const data = table("SubgroupSet subgroups", ["subgroup", "rows", "measured", "interval", "impact ratio", "its lower bound"], shown.map((p) => [p.name, many(p.rows), number(p.difference, fixed(p.difference)), p.able ? (there(p.high) ? `${fixed(p.low)} to ${atMost(p.high)}` : "measured only") : "not estimable", fixed(p.ratio), p.able && there(p.ratio_low) ? atLeast(p.ratio_low) : "none"]));
-    return el("section", { class: "forest" }, subgroup(study, "SubgroupSet subgroups"), chart(`${study.metric.quantity} in named subgroups (rows)`, `${shown.slice(0, 3).map((p) => `${p.name}: ${found(p)}`).join("; ")}.`, height, config, data, note));
+    const data = table("Subgroups", ["subgroup", "rows", "measured", "interval", "impact ratio", "its lower bound"], shown.map((p) => [p.name, many(p.rows), number(p.difference, fixed(p.difference)), p.able ? (there(p.high) ? `${fixed(p.low)} to ${atMost(p.high)}` : "measured only") : "not estimable", fixed(p.ratio), p.able && there(p.ratio_low) ? atLeast(p.ratio_low) : "none"]));
+    return el("section", { class: "forest" }, subgroup(study, "Subgroups"), chart(`${study.metric.quantity} by subgroup (rows)`, `${shown.slice(0, 3).map((p) => `${p.name}: ${found(p)}`).join("; ")}.`, height, config, data, note));
   };
 
   // --- one method in detail ---
@@ -390,5 +389,4 @@
   themed();
   render();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { themed(); render(); });
-  follow(data);
 })();
