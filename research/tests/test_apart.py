@@ -39,6 +39,7 @@ apart.main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
 def test_what_works_for_a_process_ends_with_it(by, tmp_path):
     fifo, peer = tmp_path / "fifo", tmp_path / "peer"

@@ -311,6 +311,7 @@ ENTRANT = Entrant("mine", fit, "a coin")
 """
 
 
+@pytest.mark.slow
 def test_an_entrant_is_entered_by_its_file(tmp_path, call):
     file, out = tmp_path / "mine.py", tmp_path / "out"
     file.write_text(OUTSIDE)
@@ -338,6 +339,7 @@ def test_a_file_with_nothing_but_fit_is_an_entrant(words, note, tmp_path):
     assert entrant.fit(None, 0.1)([1, 2]).tolist() == [0.5, 0.5]
 
 
+@pytest.mark.slow
 def test_a_file_that_crashes_ends_its_own_process_only(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
@@ -348,6 +350,7 @@ def test_a_file_that_crashes_ends_its_own_process_only(tmp_path):
     assert (row["rows"], row["why"]) == ([], "in its own process: exit -6")
 
 
+@pytest.mark.slow
 def test_the_example_of_an_entrant_runs():
     file = Path(__file__).parents[2] / "examples" / "entrant.py"
     (cell,) = cells(["oulad"], [0], [str(file)], limits=(0.1,), request=(0.05,))

@@ -111,6 +111,7 @@ def test_a_tilt_is_a_gaussian_in_the_encoded_space(found, test_rows):
     np.testing.assert_allclose(weights_of(found, name), expected, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_seed_draws_tilts_mixtures_and_which_of_many(found, test_rows):
     same, other = suite_of(test_rows, 0), suite_of(test_rows, 1)
     assert of_kind(same, "single value") == of_kind(other, "single value")

@@ -38,6 +38,7 @@ def test_it_is_the_same_through_the_estimator_as_through_tables(dutch):
     np.testing.assert_allclose(found, bare.model.decision(split.test), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_its_onnx_graph_decides_as_the_model_does_on_every_row(dutch):
     runtime = pytest.importorskip("onnxruntime")
     model = fit({"all": dutch}, "fairfl", positive=DUTCH.positive).model

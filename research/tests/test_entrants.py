@@ -18,8 +18,13 @@ from agnosticfair_research.entrants.logofair import _bisected
 from agnosticfair_research.entrants.ours import _network
 from agnosticfair_research.splits import dirichlet
 
-SLOW = ("agnosticfair-mlp", "declearn-fairgrad", "fairgbm")
-CHEAP = [name for name in ENTRANTS if name not in SLOW]
+QUICK = ("fl", "fairfl", "rule-additive", "fedfb", "logofair")
+LEFT_OUT = ("agnosticfair-mlp", "declearn-fairgrad", "fairgbm")  # too slow for any suite
+NAMES = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in ENTRANTS
+    if name not in LEFT_OUT
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ def train(adult):
     return Train({"north": rows.take(half), "south": rows.take(~half)}, ">50K", "sex", 0)
 
 
-@pytest.mark.parametrize("name", CHEAP)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_entrant_learns_and_only_some_see_the_group(name, train):
     entrant = ENTRANTS[name]
     if not entrant.installed:
@@ -94,6 +99,7 @@ def cell_of(name):
     return Cell("adult", "shift", 0, name, (0.1,), (0.05,))
 
 
+@pytest.mark.slow
 def test_an_entrant_runs_in_its_own_environment(tmp_path, monkeypatch):
     if ENTRANTS["oxonfair"].installed:
         pytest.skip("oxonfair is installed here")

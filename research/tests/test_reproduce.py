@@ -75,6 +75,7 @@ def test_a_row_is_complete_and_plausible():
     assert sum(row["outcomes"].values()) == row["rounds"] > 1
 
 
+@pytest.mark.slow
 def test_settings_are_different_splits():
     rates = {s: run_cell(PaperCell("adult", s, "fl", 0))["majority_rate"] for s in SETTINGS}
     assert rates["shift"] == rates["clients"] != rates["iid"]

@@ -85,6 +85,7 @@ def test_cells_that_cannot_be_are_refused(one_request, named):
         cells(*one_request)
 
 
+@pytest.mark.slow
 def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
     row_here = run_cell(FL)
     assert json.loads(json.dumps(row_here, allow_nan=False)) == row_here
@@ -103,6 +104,7 @@ def test_a_row_is_complete_and_agrees_with_the_paper_s_experiments():
     assert len(spread) > 500
 
 
+@pytest.mark.slow
 def test_iid_and_dirichlet_are_other_splits():
     rates = {s: run_cell(SuiteCell("adult", s, "fl", 0))["test_accuracy"] for s in shifts.SETTINGS}
     assert len({*rates.values()}) == 3
@@ -113,6 +115,7 @@ def test_iid_and_dirichlet_are_other_splits():
     assert len(tuned["subgroup_risk_differences"]) == 5
 
 
+@pytest.mark.slow
 def test_a_point_of_the_frontier_leaves_the_deployments_out():
     row = run_cell(SuiteCell("adult", "shift", "fairfl", 0, tau=0.1, frontier=True))
     assert row["deployments"] == []
@@ -120,6 +123,7 @@ def test_a_point_of_the_frontier_leaves_the_deployments_out():
     assert row["max_risk_difference"] > row["mean_risk_difference"] > 0
 
 
+@pytest.mark.slow
 def test_a_moved_threshold_keeps_the_share_of_positives_asked_for():
     whole = run_cell(SuiteCell("adult", "shift", "fairfl", 0))
     some = run_cell(SuiteCell("adult", "shift", "fairfl-moved", 0, kept=0.5, frontier=True))
@@ -254,6 +258,7 @@ def small_split():
     return Split(clients, test, np.zeros(200, int), ("all",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fairlearn-eg", "fairlearn-threshold"])
 def test_a_pooled_peer_lowers_the_risk_difference_of_its_training_rows(name):
     pytest.importorskip("fairlearn")

@@ -29,7 +29,7 @@ SPLITS = {
 
 @pytest.mark.parametrize("split", SPLITS.values(), ids=SPLITS)
 @given(n=st.integers(400, 600), p=st.integers(1, 12), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_every_row_lands_in_exactly_one_place(split, n, p, seed):
     done = split(table(n), p, seed)
     places = [*done.train.values(), done.test]
@@ -39,7 +39,7 @@ def test_every_row_lands_in_exactly_one_place(split, n, p, seed):
     assert list(done.train) == sorted(done.train)
     assert min(map(len, done.train.values())) > 0
     assert done.test_piece.shape == (len(done.test),)
-    assert set(done.test_piece.tolist()) <= set(range(len(done.subgroups)))
+    assert set(done.test_piece.tolist()) <= set(range(len(done.pieces)))
 
 
 @pytest.mark.parametrize("split", SPLITS.values(), ids=SPLITS)
