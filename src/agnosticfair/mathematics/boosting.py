@@ -1,4 +1,4 @@
-"""Gradient boosting from histograms that are sums over rows, at whoever holds the rows; ``growing`` is the server's side.
+"""Gradient boosting from histograms that are sums over rows: the rows' side; the server's is ``growing``.
 
 Gradients and Hessians of the logistic loss are multiples of a power of two, so that a histogram is the same to the
 last bit in whatever order and in however many pieces its rows are added up: the trees of pooled rows are those of any
