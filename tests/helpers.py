@@ -251,7 +251,7 @@ def refused(call, *arguments):
     assert not out or out.startswith("Numeric: ")  # how columns were read is said before the work
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-    assert sorted(Path().rglob("*")) == before
+    assert sorted(Path().rglob("*")) == before, set(Path().rglob("*")) ^ set(before)
     return err
 
 

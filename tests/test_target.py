@@ -71,7 +71,7 @@ def test_bad_targets_are_named(rows):
     frame = pd.DataFrame(X, columns=[*"abcde"])
     with pytest.raises(DataError, match="the target has column 'b' where X has 'a'"):
         target_weights(frame, frame[[*"bacde"]])
-    for bad in ({"max_rows": 0.5}, {"kernels": 0}, {"sigma": "mean"}, {"sigma": 0.0}):
+    for bad in ({"max_weight": 0.5}, {"kernels": 0}, {"sigma": "mean"}, {"sigma": 0.0}):
         with pytest.raises(SettingsError, match=next(iter(bad))):
             target_weights(X, X, "kernel_mean_matching", **bad)
     with pytest.raises(SettingsError, match="unknown way 'magic'"):

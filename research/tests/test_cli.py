@@ -113,7 +113,7 @@ def test_an_interrupt_ends_with_130_and_leaves_nothing(call, tmp_path, monkeypat
     def interrupt(task):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduce, "run_stratum", interrupt)
+    monkeypatch.setattr(reproduce, "run_cell", interrupt)
     out = tmp_path / "results"
     code, _, err = call("reproduce", "--methods", "fl", "--jobs", 1, "--out", out)
     assert code == 130

@@ -48,7 +48,7 @@ def parallel(
     """What ``work`` makes of every task, in the order of the tasks, in ``jobs`` processes; on_done sees each as it
     arrives.
 
-    >>> spread(abs, [-1, 2])
+    >>> parallel(abs, [-1, 2])
     [1, 2]
     """
     return [result for (result,) in walked(partial(_once, work), tasks, jobs, on_done)]

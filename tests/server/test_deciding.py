@@ -69,7 +69,7 @@ def test_thresholds_retreat_only_where_no_decisions_kept_the_limit_for_long():
 def test_a_fit_that_needs_trials_is_the_same_for_any_split_and_keeps_its_limit(monkeypatch):
     rows, request = small_table(500, 3), []
     told = deciding.after_trials
-    monkeypatch.setattr(deciding, "tried", lambda *given: request.append(1) or told(*given))
+    monkeypatch.setattr(deciding, "after_trials", lambda *given: request.append(1) or told(*given))
     chosen_method = method("agnosticfair", kernels=12, tau=0.02, max_rounds=60)
     one, many = (fit(dealt(rows, k), chosen_method, positive="yes") for k in (1, 4))
     assert request

@@ -141,7 +141,7 @@ def test_an_agnostic_rule_raises_the_worst_subgroup():
     assert program.weights_of(mean) is None
     last = worst.history[-1]
     assert last["mean_loss"] <= last["worst_loss"]
-    assert last["own"] - 1e-4 <= last["utility"] <= last["bound"] + last["gap"]
+    assert last["learner_utility"] - 1e-4 <= last["utility"] <= last["bound"] + last["gap"]
     frozen = checkpoints.freeze(worst, arrays := {})
     assert checkpoints.thaw(frozen, arrays).history == worst.history
 

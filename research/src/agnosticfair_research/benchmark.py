@@ -98,7 +98,7 @@ def cells(
 ) -> list[Cell]:
     """Every cell asked for.
 
-    >>> [stratum.key for stratum in strata(["adult"], [0, 1], ["fl"])]
+    >>> [cell.key for cell in cells(["adult"], [0, 1], ["fl"])]
     ['adult-shift-00-fl', 'adult-shift-01-fl']
     """
     seeds, files, splits = [*dict.fromkeys(seeds)], _files(entrants), [*splits]

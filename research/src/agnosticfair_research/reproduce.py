@@ -60,7 +60,7 @@ def cells(
 ) -> list[PaperCell]:
     """Every cell asked for; those that share a split are neighbours. Figure 3 is Adult's only.
 
-    >>> [(t.method, t.seed) for t in strata(["adult"], ["shift"], ["fl", "afl"], 2)]
+    >>> [(t.method, t.seed) for t in cells(["adult"], ["shift"], ["fl", "afl"], 2)]
     [('fl', 0), ('afl', 0), ('fl', 1), ('afl', 1)]
     """
     names, settings = list(dict.fromkeys(methods)), list(dict.fromkeys(settings))

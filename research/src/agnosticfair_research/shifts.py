@@ -116,7 +116,7 @@ def cells(
 ) -> list[SuiteCell]:
     """Every cell asked for; those that share a split are neighbours.
 
-    >>> [t.method for t in strata(["adult"], methods=["fairfl", "agnosticfair"], seeds=1)]
+    >>> [t.method for t in cells(["adult"], methods=["fairfl", "agnosticfair"], seeds=1)]
     ['fairfl', 'agnosticfair', 'fairfl-moved', 'fairfl-moved-balanced']
     """
     names, datasets = list(dict.fromkeys(methods)), list(dict.fromkeys(datasets))

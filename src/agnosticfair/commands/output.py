@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,11 +134,20 @@ def check_folder(folder: Path, needed: bool = False, option: str = "--out") -> N
     place = folder
     while not place.exists() and not needed and place != place.parent:
         place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK):
+    if not place.is_dir() or not _can_write(place):
         why = "there is no such folder" if not place.exists() else "it is no folder to write in"
         raise SettingsError(
             f"cannot write to {str(folder)!r} ({why}): name another place by {option}"
         )
+
+
+def _can_write(folder: Path) -> bool:
+    """By a file that is gone at once: permissions say too little of /proc and the like."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def check_file(

@@ -58,7 +58,7 @@ def sums_request(points: Points, error_costs: tuple[float, float]) -> ProgramSum
     """The request for these points.
 
     >>> points = Points(np.zeros((1, 2, 2)), np.zeros(1), np.ones(1))
-    >>> request(points, (1.0, 1.0)).points().shapes() == points.shapes()
+    >>> sums_request(points, (1.0, 1.0)).points().shapes() == points.shapes()
     True
     """
     at = points.directions

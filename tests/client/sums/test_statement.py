@@ -90,7 +90,7 @@ def test_a_network_s_values_and_gradients_are_those_that_are_stated(surrogate):
     rng = np.random.default_rng(0)
     d, a, c = rng.normal(size=(3, 50)).astype(np.float32)
     y = (rng.uniform(size=50) < 0.5).astype(np.float32)
-    held = steps.Held(*(torch.from_numpy(v) for v in (d, y, np.ones_like(y), a, c)))
+    held = steps.RowSums(*(torch.from_numpy(v) for v in (d, y, np.ones_like(y), a, c)))
     v = stated.row_values(d.astype(float), y, surrogate)
     loss, g = steps.values(torch.from_numpy(d), held, surrogate)
     np.testing.assert_allclose(loss, v.loss, atol=1e-6)

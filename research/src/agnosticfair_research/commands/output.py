@@ -42,7 +42,7 @@ def deliver_study(
     from agnosticfair_research.report.tables import document
 
     options = {
-        k: "" if v is True else f" {v}" for k, v in results["options"].items() if v is not False
+        k: "" if v is True else f" {v}" for k, v in results["request"].items() if v is not False
     }
     words = " ".join(f"--{key}{value}" for key, value in options.items())
     made_by = (
