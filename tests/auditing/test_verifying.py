@@ -12,6 +12,7 @@ from agnosticfair.auditing import proof
 from agnosticfair.auditing.certificate import limit_sentence
 from agnosticfair.auditing.proof import scope, unchecked, verify
 from agnosticfair.auditing.repeats import note_of, one_of_each_note
+from agnosticfair.auditing.subgroups import CountedSubgroups
 from agnosticfair.mathematics.basis import gaussian, subgroups
 
 
@@ -53,12 +54,7 @@ def worst_at(told):
 
 
 def certificate_subgroups(told):
-    from agnosticfair.mathematics.subgroups import subgroup_name
-
-    axes = proof.axes_of(told["sums"])
-    return [
-        subgroup_name(axes, tuple(map(tuple, subgroup))) for subgroup in told["sums"]["subgroups"]
-    ]
+    return [*CountedSubgroups.from_json(told["sums"]).names]
 
 
 def relisted(told):
