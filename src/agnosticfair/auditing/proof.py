@@ -12,7 +12,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import combinations_with_replacement, pairwise
 from math import inf, isfinite
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 
 from agnosticfair.auditing.certificate import FORMAT, Certificate, limit_sentence
 from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, from_sums
-from agnosticfair.auditing.repeats import CLUSTERED, REPEATED, SHARED, UNTOLD, WEIGHTED
+from agnosticfair.auditing.repeats import CLUSTERED, FOREIGN, REPEATED, SHARED, UNTOLD, WEIGHTED
 from agnosticfair.auditing.subgroups import CountedSubgroups, thin_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, needing
@@ -152,7 +151,8 @@ def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
 def unchecked(claims: Mapping[str, Any]) -> tuple[str, ...]:
     """What a certificate says that its sums cannot show, in words."""
     sentences = ["which rows were audited"] if claims.get("data") else []
-    sentences += ["its method, command and versions"] if claims.get("command") else []
+    if any(claims.get(name) for name in ("method", "command", "versions", "run")):
+        sentences.append("its method, command and versions")
     sentences += ["what it says of other sensitive features"] if claims.get("others") else []
     if claims["kernels"] is not None and "psi" not in claims["sums"]:
         sentences.append("the worst case over kernels")
@@ -304,7 +304,12 @@ def _notes_hold(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     for note in true.notes:
         if note not in notes:
             yield f"it leaves out the note {note!r}"
-    about_rows = (*map(re.escape, (WEIGHTED, UNTOLD, ABOVE_ONE)), SHARED, REPEATED, CLUSTERED)
+    about_rows = (
+        *map(re.escape, (WEIGHTED, UNTOLD, FOREIGN, ABOVE_ONE)),
+        SHARED,
+        REPEATED,
+        CLUSTERED,
+    )
     limit = claims.get("sentence") if claims.get("limit") is not None else None
     for note in notes:
         known = note in true.notes or note == limit
@@ -321,12 +326,7 @@ def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     if claims.get("limit") is None:
         if claims.get("kept") is not None:
             yield "it keeps a limit and names none"
-        shown = replace(true, notes=tuple(claims["notes"]))
-        if (
-            claims.get("sentence") is not None
-            and claims["kernels"] is None
-            and claims["sentence"] != str(shown)
-        ):
+        if claims.get("sentence") not in (None, str(Certificate.from_json(claims))):
             yield "what it says is not what its sums give"
         return
     if claims["kept"] and not true.upper <= claims["limit"]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import codes_of
+from agnosticfair.data.encoding import bin_names
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import confidence
@@ -149,6 +150,11 @@ class CountedSubgroups:
         axes = tuple(
             Axis(name, tuple(values), tuple(edges)) for name, values, edges in sums["axes"]
         )
+        for axis in axes:
+            missing, dated = axis.values[-1:] == ("missing",), axis.values[0].startswith("before ")
+            named = axis.values if not axis.edges else bin_names(axis.edges, dated, missing)
+            if axis.values != named or len({*axis.values}) < len(axis.values):
+                raise ValueError("axes")
         sizes, counts, pairs = sizes_of(axes), np.array(sums["counts"]), np.array(sums["pairs"])
         subgroups = tuple(tuple((int(a), int(v)) for a, v in one) for one in sums["subgroups"])
         check_depth(sums["depth"])

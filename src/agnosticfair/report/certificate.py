@@ -74,7 +74,7 @@ def _able(certificate: Certificate) -> Grid:
             _rate(p.ratio),
             lower(p.ratio_low),
         )
-        for p in able[:MAX_SUBGROUPS]
+        for p in certificate.listed(MAX_SUBGROUPS)
     ]
     note = f"{len(able):,} subgroups, the {min(len(able), MAX_SUBGROUPS)} of the highest bound; all hold at once."
     title = f"Certified with {certificate.confidence:.0%} confidence"
@@ -120,7 +120,7 @@ def _groups(certificate: Certificate) -> Grid:
 
 def figure(certificate: Certificate) -> Figure:
     """The subgroups of the highest bounds, each with its interval; then those that are not estimable, as measured."""
-    able = certificate.worst_first[:MAX_SUBGROUPS]
+    able = certificate.listed(MAX_SUBGROUPS)
     certified = isfinite(certificate.upper)
     few = [p for p in certificate.not_estimable if isfinite(p.difference)][:5]
     shown = [*able, *few]

@@ -48,7 +48,7 @@ def subgroups_of(certificate: Certificate) -> Json:
         {
             "certified": certified,
             "why": f"Measured on {rows}, and not certified.",
-            "estimable": told(able[:MAX_SUBGROUPS]),
+            "estimable": told(certificate.listed(MAX_SUBGROUPS)),
             "few": told(few[:MAX_FEW]),
             "counts": [len(able), len(certificate.not_estimable)],
             "upper": certificate.upper if certified else None,
