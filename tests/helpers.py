@@ -11,8 +11,8 @@ import numpy as np
 
 from agnosticfair.client.steps import answer
 from agnosticfair.client.sums.float32 import Request32, Rows32, exponents, moved
-from agnosticfair.data.decided import Decided
-from agnosticfair.data.splits import Split, by_client
+from agnosticfair.data.datasets import Split, by_client
+from agnosticfair.data.storage import Decided
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import in_process
 from agnosticfair.mathematics.basis import gaussian
