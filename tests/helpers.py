@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from agnosticfair.client.steps import answer
-from agnosticfair.data.decided import Decided
-from agnosticfair.data.splits import Split, by_client
+from agnosticfair.data.datasets import Split, by_client
+from agnosticfair.data.storage import Decided
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import in_process
 from agnosticfair.mathematics.fairness import Surrogate

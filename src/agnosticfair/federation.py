@@ -22,10 +22,10 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
+from agnosticfair.data.storage import trained_on
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.summary import SummaryStatistics, check_labels_known, counted, merge
 from agnosticfair.data.table import Table
-from agnosticfair.data.trained import trained_on
 from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
 from agnosticfair.fitted import ends_constant, of_rule, outcome_of

@@ -13,7 +13,7 @@ from agnosticfair.commands.rows import labelled
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
-    from agnosticfair.data.decided import Decided
+    from agnosticfair.data.storage import Decided
     from agnosticfair.model import Model
     from agnosticfair.report.runs import Run
 
@@ -53,7 +53,7 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
 
     import numpy as np
 
-    from agnosticfair.data.decided import Decided
+    from agnosticfair.data.storage import Decided
     from agnosticfair.data.table import Column, concatenate, intersected
     from agnosticfair.report.runs import sensitive_feature_of
     from agnosticfair.report.studies import metric_of, names_of

@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import agnosticfair
-from agnosticfair.data.decided import Decided
+from agnosticfair.data.storage import Decided
 from agnosticfair.report.runs import Run
 from agnosticfair.report.static import static
 from agnosticfair.report.studies import studies

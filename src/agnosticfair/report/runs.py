@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.auditing.certificate import FORMAT as CERTIFICATE
-from agnosticfair.data.decided import Decided, read_decided
+from agnosticfair.data.storage import Decided, read_decided
 from agnosticfair.errors import ModelError
 from agnosticfair.model import Model, load_model
 from agnosticfair.runs.provenance import HISTORY

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.decided import SITE, Decided
+from agnosticfair.data.storage import SITE, Decided
 from agnosticfair.errors import AgnosticFairError, ModelError
 from agnosticfair.mathematics import metrics, scoring
 from agnosticfair.report import words

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.binning import Binning
+from agnosticfair.data.axes import Binning
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.learners.estimates import PROBABILITY_BITS
 from agnosticfair.learners.trees import binning_of, forests_of

@@ -38,8 +38,8 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateMoments,
     PrivatePlan,
     PrivateRates,
+    deviations,
 )
-from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.requests import (
     REVEALS,
