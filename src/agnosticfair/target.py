@@ -73,13 +73,8 @@ def target_weights(
         or not (sigma == "median" or (not isinstance(sigma, str) and sigma > 0))
     ):
         raise SettingsError(
-<<<<<<< HEAD
-            f"max_weight is {max_weight}, kernels {kernels}, sigma {sigma!r}: give at least 1, at least 1, and "
-            "'median' or a positive width"
-=======
             f"max_weight is {max_weight}, kernels {kernels}, sigma {sigma!r}: give at least 1, 1, and 'median' "
             "or a positive width"
->>>>>>> main
         )
     one, two = features(X), features(target)
     if len(one.names) != len(two.names):
