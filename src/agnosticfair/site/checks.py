@@ -360,9 +360,7 @@ def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(batch is None or batch >= by.policy.min_rows, "a step is of too few rows")
 
 
-request_check("sums", "trials", "average", "moments", "train", "average_network", "decisions")(
-    _numbers
-)
+request_check("sums", "trials", "average", "moments", "train", "decisions")(_numbers)
 
 
 @request_check("subgroup_counts", "subgroup_decisions")
