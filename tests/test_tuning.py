@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from agnosticfair.report.figures import png
 from helpers import dealt, small_table
 
 from agnosticfair import AgnosticFairClassifier, frontier
@@ -15,6 +14,7 @@ from agnosticfair.federation import fit, fit_along
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.report import notebook
+from agnosticfair.report.figures import png
 from agnosticfair.report.studies import read_run
 from agnosticfair.tuning import (
     Frontier,

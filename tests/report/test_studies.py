@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agnosticfair.commands.rows import labelled
-from agnosticfair.data.decided import read_decided
+from agnosticfair.data.storage import read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics import scoring

@@ -22,7 +22,7 @@ from town import EDGES, ROWS, SITES, Town, noisy, refusal, rows_of, written
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.data.binning import Binning, declared
+from agnosticfair.data.axes import Binning, declared
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.summary import SummaryStatistics, summary_statistics
@@ -51,8 +51,8 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateHeads,
     PrivateMoments,
     PrivateRates,
+    deviations,
 )
-from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite
 from agnosticfair.protocol.program import sums_request as asked_points
 from agnosticfair.protocol.requests import (

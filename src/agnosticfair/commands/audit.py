@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agnosticfair.auditing.certificate import Certificate
-    from agnosticfair.data.decided import Decided
     from agnosticfair.data.files import Roles
+    from agnosticfair.data.storage import Decided
     from agnosticfair.data.table import Table
 
 ROWS_FILE = "rows.parquet"
@@ -271,7 +271,7 @@ def _kept_rows(folder: Path, rows: Decided, keep: bool) -> dict[str, bytes]:
 def _decided(judged: Judged, sensitive_feature: str, how: Mapping[str, Any]) -> Decided:
     """The rows with what is decided on them."""
     from agnosticfair.auditing.inputs import labels_and_decisions
-    from agnosticfair.data.decided import Decided
+    from agnosticfair.data.storage import Decided
 
     table = judged.table
     y, decided = labels_and_decisions(judged.predictions, table, None, len(table), **how)

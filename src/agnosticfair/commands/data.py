@@ -37,8 +37,7 @@ def data(
     seed: Annotated[int, Option(help="Draws which rows are held out, and who gets which.")] = 0,
 ) -> None:
     """Write the example data as CSV files by site, with a fifth of the rows held out."""
-    from agnosticfair.data.datasets import ADULT, load_dataset
-    from agnosticfair.data.splits import iid
+    from agnosticfair.data.datasets import ADULT, iid, load_dataset
 
     table, folder = load_dataset(name), Path(name) if out is None else out
     check_folder(folder)

@@ -18,7 +18,7 @@ from agnosticfair.commands.rows import labelled, scores, show_scores, warned
 from agnosticfair.errors import SettingsError
 
 if TYPE_CHECKING:
-    from agnosticfair.data.decided import Decided
+    from agnosticfair.data.storage import Decided
     from agnosticfair.data.table import Table
     from agnosticfair.model import Model
     from agnosticfair.report.studies import Run
@@ -166,7 +166,7 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
 
     import numpy as np
 
-    from agnosticfair.data.decided import Decided
+    from agnosticfair.data.storage import Decided
     from agnosticfair.data.table import Column, concatenate, intersected
     from agnosticfair.report.studies import metric_of, names_of, sensitive_feature_of
 

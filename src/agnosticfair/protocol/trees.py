@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agnosticfair.data.binning import Binning
+from agnosticfair.data.axes import Binning
 from agnosticfair.learners.estimates import Head
 from agnosticfair.protocol.requests import Shapes, Task, request
 
@@ -17,7 +17,7 @@ from agnosticfair.protocol.requests import Shapes, Task, request
 )
 class FineCounts:
     """How many rows lie between cuts, (columns, K), of every column of numbers, and how many have each category: for
-    the bins of trees (``data.binning``)."""
+    the bins of trees (``data.axes``)."""
 
     cuts: np.ndarray
 

@@ -19,7 +19,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import agnosticfair
-from agnosticfair.data.decided import Decided
+from agnosticfair.data.storage import Decided
 from agnosticfair.report.studies import Run, studies
 from agnosticfair.report.words import Glance, glance, headline, sentences
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.certificate import FORMAT as CERTIFICATE
-from agnosticfair.data.decided import SITE, Decided, read_decided
+from agnosticfair.data.storage import SITE, Decided, read_decided
 from agnosticfair.errors import AgnosticFairError, ModelError
 from agnosticfair.mathematics import metrics, scoring
 from agnosticfair.model import Model, load_model

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.binning import Binning
+from agnosticfair.data.axes import Binning
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners.decisions import COEFFICIENT_BITS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.data.binning import fine_bin_counts, value_counts
+from agnosticfair.data.axes import fine_bin_counts, value_counts
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError
