@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from helpers import TABLES, request_of, small_table
 
-from agnosticfair.client import steps
+from agnosticfair.client import float64, steps
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums import float64
 from agnosticfair.commands.messages import _supposed
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import basis as bases

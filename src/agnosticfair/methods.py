@@ -138,10 +138,9 @@ class Method:
         require(Network, **given(network=self.network))
         require(Rule, **given(rule=self.rule))
         check_settings(self, Reach.METHOD, Reach.ADVERSARY)
-        if self.network is not None and self.averaging is not None:
+        if self.network is not None and (self.averaging is not None or self.rule is not None):
             raise SettingsError(
-                f"method {self.name!r} averages linear models; to train a network take 'fl', or another method with a "
-                "solver"
+                f"method {self.name!r} does not train a network: take 'fl', 'fairfl' or 'agnosticfair'"
             )
 
 

@@ -488,7 +488,8 @@ def registered(module):
             "weights of the network became NaN in round 2: lower the network's rate",
         ),
         (lambda: method("fl", network=Network(steps=0)), "steps is 0"),
-        (lambda: method("fedavg", network="mlp"), "method 'fedavg' averages linear models"),
+        (lambda: method("fedavg", network="mlp"), "method 'fedavg' does not train a network"),
+        (lambda: method("rule", network="mlp"), "method 'rule' does not train a network"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_a_sentence(made, said, monkeypatch):

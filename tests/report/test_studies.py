@@ -21,7 +21,7 @@ from agnosticfair.report.explorer import MIN_SHARE, counts, values
 from agnosticfair.report.page import as_text
 from agnosticfair.report.page import page_data as data
 from agnosticfair.report.page import report_page as html
-from agnosticfair.report.runs import read_run
+from agnosticfair.report.studies import read_run
 from agnosticfair.runs.provenance import COMMAND, provenance
 
 

@@ -40,7 +40,6 @@ from agnosticfair.mathematics.scores import Directions, Points
 from agnosticfair.mathematics.trees import empty
 from agnosticfair.methods import method
 from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.estimates import Calibration, Learn, SubgroupMasses
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.ledger import Ledger
@@ -54,7 +53,6 @@ from agnosticfair.protocol.privacy.requests import (
     deviations,
 )
 from agnosticfair.protocol.privacy.site import PrivateSite
-from agnosticfair.protocol.program import sums_request as asked_points
 from agnosticfair.protocol.requests import (
     UNCOUNTED,
     Centres,
@@ -70,8 +68,9 @@ from agnosticfair.protocol.requests import (
     Sums,
     Trials,
 )
+from agnosticfair.protocol.rule import Calibration, FineCounts, Learn, SubgroupMasses
+from agnosticfair.protocol.rule import sums_request as asked_points
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
-from agnosticfair.protocol.trees import FineCounts
 from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
 from agnosticfair.site.guard import Quiet, guarded

@@ -22,7 +22,7 @@ import torch
 from torch.nn.functional import softplus
 
 from agnosticfair.client.client import CHUNK, Client, Rows
-from agnosticfair.client.sums.float64 import KERNEL_BYTES, designed
+from agnosticfair.client.float64 import KERNEL_BYTES, designed
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.basis import Basis, comes_with_rows, kernel_width, support, width
 from agnosticfair.mathematics.fairness import Surrogate

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from agnosticfair.client import answers, estimates, private
+from agnosticfair.client import answers, estimates, float64, private
 from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums import float64
-from agnosticfair.client.sums import subgroup_counts as parts
-from agnosticfair.client.sums.growing import fine_bins, level
-from agnosticfair.client.sums.learning import learn
-from agnosticfair.client.sums.program import program
+from agnosticfair.client.growing import fine_bins, level
+from agnosticfair.client.learning import learn
+from agnosticfair.client.program import program
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
@@ -26,6 +24,9 @@ from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
 from agnosticfair.protocol.requests import step_of
 
 Answer = SummaryStatistics | Candidates | Reply
+
+BATCHES = 2
+"""Of a stream that are added up at a time: each time costs as much again as some thousands of rows."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,14 @@ STEPS: dict[str, Step] = {
         Step("clusters", answers.clusters, by_batch=True),
         Step("sums", float64.sums, by_batch=True),
         Step("trials", float64.trials, by_batch=True),
-        Step("histograms", parts.histograms, by_batch=True),
-        Step("subgroup_counts", parts.counts, by_batch=True),
-        Step("learn", learn, by_batch=True, batches=parts.BATCHES),
+        Step("histograms", answers.histograms, by_batch=True),
+        Step("subgroup_counts", answers.subgroup_counts, by_batch=True),
+        Step("learn", learn, by_batch=True, batches=BATCHES),
         Step("fine_counts", fine_bins, by_batch=True),
         Step("level", level),
         Step("subgroup_masses", estimates.masses, by_batch=True),
         Step("calibration", estimates.calibration, by_batch=True),
-        Step("program", program, by_batch=True, batches=parts.BATCHES),
+        Step("program", program, by_batch=True, batches=BATCHES),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("subgroup_decisions", answers.subgroup_decisions, by_batch=True),

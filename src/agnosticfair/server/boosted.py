@@ -36,7 +36,7 @@ from agnosticfair.mathematics.growing import (
 )
 from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.trees import FineCounts, Level
+from agnosticfair.protocol.rule import FineCounts, Level
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan

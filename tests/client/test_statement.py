@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers import KINDS, request_of, small_table
 
+from agnosticfair.client import float64
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums import float64
 from agnosticfair.mathematics import sums as stated
 from agnosticfair.mathematics.basis import gaussian, support
 from agnosticfair.methods import method

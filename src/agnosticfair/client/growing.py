@@ -26,7 +26,7 @@ from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.trees import FineCounts, Level
+from agnosticfair.protocol.rule import FineCounts, Level
 
 
 @dataclass(frozen=True)
