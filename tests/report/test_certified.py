@@ -102,7 +102,7 @@ def test_an_audit_whose_limit_is_not_certified_ends_with_its_own_code(call, file
 
 def test_the_largest_difference_is_drawn_whatever_its_bound():
     from agnosticfair import audit
-    from agnosticfair.report.certified import subgroups_of
+    from agnosticfair.report.certificate import subgroups_of
 
     table, decided = held(6000)
     made = audit(decided, table, sensitive_features="sex", precision=0.5)

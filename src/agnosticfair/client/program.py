@@ -10,7 +10,7 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
-from agnosticfair.client.sums.distinct import Distinct
+from agnosticfair.client.features import Distinct
 from agnosticfair.learners.decisions import KERNEL_BITS, Kernels, kernel_weights
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
 from agnosticfair.mathematics.subgroups import (
@@ -27,8 +27,8 @@ from agnosticfair.mathematics.subgroups import (
 )
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import ProgramSums
 from agnosticfair.protocol.requests import Task
+from agnosticfair.protocol.rule import ProgramSums
 
 
 @dataclass(frozen=True)

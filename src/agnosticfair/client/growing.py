@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.data.binning import fine_bin_counts, value_counts
+from agnosticfair.data.axes import fine_bin_counts, value_counts
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError
@@ -26,7 +26,7 @@ from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.trees import FineCounts, Level
+from agnosticfair.protocol.rule import FineCounts, Level
 
 
 @dataclass(frozen=True)
