@@ -26,13 +26,14 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """
     plain: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
+    kind: Any = type(record)
     for f in fields(record):
         value = getattr(record, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
         elif isinstance(value, Encoding | SummaryStatistics):
             plain[f.name] = value.to_json()
-        elif _of_arrays(value):
+        elif isinstance(value, Mapping) and _names_arrays(_hints(kind)[f.name]):
             plain[f.name] = sorted(value)
             arrays |= {f"{f.name}.{name}": v for name, v in value.items()}
         elif is_dataclass(value):
@@ -45,11 +46,9 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return plain, arrays
 
 
-def _of_arrays(value: object) -> bool:
-    """Whether it is a mapping of arrays by name."""
-    if not isinstance(value, Mapping):
-        return False
-    return all(isinstance(v, np.ndarray) for v in value.values())
+def _names_arrays(hint: Any) -> bool:
+    """Whether the type is a mapping of arrays by name."""
+    return get_origin(hint) is Mapping and get_args(hint)[1] is np.ndarray
 
 
 def put_together(kind: type[T], plain: object, arrays: Arrays) -> T:
@@ -79,7 +78,7 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
         return arrays[name]
     if name not in plain:
         raise ValueError(f"{name!r} is missing")
-    if get_origin(kind) is Mapping:
+    if _names_arrays(kind):
         if plain[name] != sorted(inner):
             raise ValueError(f"{name!r} has not the arrays that it names")
         return inner
@@ -91,23 +90,31 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
 
 
 def _value(name: str, hint: Any, value: Any) -> Any:
-    """A plain value as its type says: numbers, texts, truth values, and tuples of them."""
-    inner = get_args(hint)
+    """A plain value as its type says: numbers, texts, truth values, and tuples and mappings of them."""
     if isinstance(hint, type) and is_dataclass(hint):
         return put_together(hint, value, {})
-    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+    if get_args(hint):
+        return _composed(name, hint, value)
+    if hint is float and type(value) in (int, float) and np.isfinite(value):
+        return float(value)
+    if hint is Any or (type(value) is hint and hint is not float):
+        return value
+    raise ValueError(f"{name!r} is of the wrong type")
+
+
+def _composed(name: str, hint: Any, value: Any) -> Any:
+    """The same of a mapping, a tuple, or a union, of which the first type is taken that fits."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Mapping and isinstance(value, dict):
+        return {key: _value(name, inner[1], v) for key, v in value.items()}
+    if kind is tuple and isinstance(value, list | tuple):
         if len(inner) == 2 and inner[1] is Ellipsis:
             return tuple(_value(name, inner[0], v) for v in value)
         if len(inner) == len(value):
             return tuple(_value(name, h, v) for h, v in zip(inner, value, strict=True))
-    elif inner and get_origin(hint) is not tuple:  # a union: the first that fits
-        for option in inner:
-            try:
-                return _value(name, option, value)
-            except ValueError:
-                continue
-    elif hint is float and type(value) in (int, float) and np.isfinite(value):
-        return float(value)
-    elif type(value) is hint:
-        return value
+    for option in inner if kind not in (Mapping, tuple) else ():
+        try:
+            return _value(name, option, value)
+        except ValueError:
+            continue
     raise ValueError(f"{name!r} is of the wrong type")
