@@ -124,11 +124,11 @@ class Verdict:
                 if len(limits) > 1
                 else "overall keeps the"
             )
-            return f"After {self.rows:,} rows {who} limit ({ends})."
+            return f"Kept: after {self.rows:,} rows {who} limit ({ends})."
         within_limit = sum(p.verdict == "kept" for p in self.all_subgroups)
         return (
-            f"Not yet known: after {self.rows:,} rows {within_limit} of {len(limits)} subgroups surely keep their limits "
-            f"({ends}), and none surely breaks one."
+            f"Not yet known: after {self.rows:,} rows {within_limit} of {len(limits)} subgroups surely keep their "
+            f"limits ({ends}), and none surely breaks one."
         )
 
     def to_json(self) -> dict[str, Any]:

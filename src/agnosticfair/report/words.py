@@ -115,8 +115,8 @@ def _perhaps_chance(subgroups: Json, limit: float, what: str) -> str:
         return ""
     worst = max(there, key=lambda one: one["difference"])
     return (
-        f"Not known: {what} {worst['difference']:.3f} ({worst['name']}) is over {limit:g}, which was asked for, and may be "
-        f"chance: in the population it lies between {lower(worst['low'], 3)} and {upper(worst['high'], 3)}."
+        f"Not known: {what} {worst['difference']:.3f} ({worst['name']}) is over {limit:g}, which was asked for, and "
+        f"may be chance: in the population it lies between {lower(worst['low'], 3)} and {upper(worst['high'], 3)}."
     )
 
 
