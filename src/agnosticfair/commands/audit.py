@@ -11,10 +11,10 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.output import check_folder, deliver, grid, show
+from agnosticfair.commands.output import UNCLAIMED, check_folder, deliver, grid, show
 from agnosticfair.commands.rows import labelled, tell
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.metrics import PARITY
@@ -148,7 +148,8 @@ def audit(
     ] = 0.01,
     bins: Annotated[int, Option(help="Bins of a column of numbers.")] = 4,
     limit: Annotated[
-        float | None, Option(help="Largest difference asked for: the page says whether it is kept.")
+        float | None,
+        Option(help="Largest difference asked for; exit code 3 where it is not certified."),
     ] = None,
     confidence: Annotated[float, Option(help="With which the bounds hold, all at once.")] = 0.95,
     precision: Annotated[
@@ -205,9 +206,10 @@ def audit(
     of_rows = {"positive": positive, "threshold": threshold}
     if not as_json:
         tell({file.stem: judged.table}, target, getattr(judged.predictions, "positive", positive))
-    records = {}
+    records, kept = {}, True
     for name in names:
         audited = certified(judged, name, options)
+        kept = kept and (limit is None or audited.upper <= limit)
         rows = _decided(judged, name, of_rows)
         about = {"sensitive_feature": name, "request": request}
         files, records[name] = _files(judged, audited, about, file, secret)
@@ -226,6 +228,8 @@ def audit(
                 records if len(records) > 1 else records[names[0]], indent=1, allow_nan=False
             )
         )
+    if not kept:
+        raise Exit(UNCLAIMED)
 
 
 def certified(judged: Judged, name: str, options: Mapping[str, Any]) -> Certificate:

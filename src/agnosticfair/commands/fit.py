@@ -18,7 +18,7 @@ from agnosticfair.commands.leaving import (
     present,
     private_fit,
 )
-from agnosticfair.commands.output import check_file, check_folder, progress, round_words
+from agnosticfair.commands.output import UNCLAIMED, check_file, check_folder, progress, round_words
 from agnosticfair.commands.rows import columns_of, labelled, scores, with_subgroup_set
 from agnosticfair.commands.rows import tell as say_read
 from agnosticfair.errors import SettingsError
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
-
-
-UNCLAIMED = 3
-"""The exit code of a fit whose limit cannot be claimed; everything is written all the same."""
 
 
 @options.with_roles

@@ -113,7 +113,7 @@ def _again(
 ) -> Iterator[str]:
     """The certificate made again from the rows, field by field."""
     from agnosticfair.auditing.certificate import plain
-    from agnosticfair.auditing.proof import same
+    from agnosticfair.auditing.proof import differing
     from agnosticfair.commands.audit import audit_options, certified, judged_of, request_names
     from agnosticfair.data.files import DETECTED
 
@@ -133,9 +133,7 @@ def _again(
         return
     certificate = certified(judged, claims["sensitive_feature"], audit_options(request, len(names)))
     true = plain(certificate.to_json())
-    if not same((claims["sums"] or {}).get("rows"), (true["sums"] or {}).get("rows")):
+    if (claims["sums"] or {}).get("rows") != (true["sums"] or {}).get("rows"):
         yield f"{rows.name!r} has not the rows, or the decisions, that were audited"
         return
-    for name, value in true.items():
-        if not same(claims.get(name), value):
-            yield f"{name} is another one than these rows give"
+    yield from differing({name: claims[name] for name in true if name in claims}, true)

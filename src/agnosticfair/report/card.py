@@ -328,7 +328,7 @@ def _subgroups(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
     )
     lines = [
         (subgroup.name, f"{subgroup.rows:,}", _number(subgroup.difference), interval_text(subgroup))
-        for subgroup in (*certificate.worst_first[:MAX_SUBGROUPS], *few[:MAX_FEW])
+        for subgroup in (*certificate.listed(MAX_SUBGROUPS), *few[:MAX_FEW])
     ]
     if len(few) > MAX_FEW:
         lines.append(

@@ -16,8 +16,10 @@ from agnosticfair.mathematics import metrics
 from agnosticfair.report.figures import BLUE, RED, canvas, tidy
 from agnosticfair.report.tables import Grid
 
-MAX_FEW = 10
-MAX_SUBGROUPS = 20
+MAX_SUBGROUPS, MAX_FEW = 20, 6
+"""Subgroups that a table or a page has: estimable ones, and others."""
+
+Json = dict[str, Any]
 
 
 def grids(certificate: Certificate) -> list[Grid]:
@@ -79,7 +81,7 @@ def _able(certificate: Certificate) -> Grid:
             _rate(p.ratio),
             lower(p.ratio_low),
         )
-        for p in able[:MAX_SUBGROUPS]
+        for p in certificate.listed(MAX_SUBGROUPS)
     ]
     note = f"{len(able):,} subgroups, the {min(len(able), MAX_SUBGROUPS)} of the highest bound; all hold at once."
     title = f"Certified with {certificate.confidence:.0%} confidence"
@@ -125,7 +127,7 @@ def _groups(certificate: Certificate) -> Grid:
 
 def figure(certificate: Certificate) -> Figure:
     """The subgroups of the highest bounds, each with its interval; then those that are not estimable, as measured."""
-    able = certificate.worst_first[:MAX_SUBGROUPS]
+    able = certificate.listed(MAX_SUBGROUPS)
     certified = isfinite(certificate.upper)
     few = [p for p in certificate.not_estimable if isfinite(p.difference)][:5]
     shown = [*able, *few]
@@ -191,12 +193,6 @@ def _rate(value: float) -> str:
     return f"{value:.4f}" if isfinite(value) else "none"
 
 
-MAX_SUBGROUPS, MAX_FEW = 20, 6
-"""Subgroups that a page draws: estimable ones, and others."""
-
-Json = dict[str, Any]
-
-
 def reached(certificate: Mapping[str, Any]) -> Json:
     """The bound of a certificate as JSON, and the subgroups it is of; nothing is certified on the rows of a fit."""
     if "subgroups" not in certificate:
@@ -228,7 +224,7 @@ def subgroups_of(certificate: Certificate) -> Json:
         {
             "certified": certified,
             "why": f"Measured on {rows}, and not certified.",
-            "estimable": told(able[:MAX_SUBGROUPS]),
+            "estimable": told(certificate.listed(MAX_SUBGROUPS)),
             "few": told(few[:MAX_FEW]),
             "counts": [len(able), len(certificate.not_estimable)],
             "upper": certificate.upper if certified else None,
