@@ -61,7 +61,8 @@ def test_a_header_that_lies_is_refused(tmp_path, change):
 
     with safe_open(str(path), framework="numpy") as file:
         header = json.loads(file.metadata()["agnosticfair"])
-    about = {"agnosticfair": json.dumps({**header, **change}), "sha256": "0" * 64}
+    forged = {**header, "model": {**header["model"], **change}, **change}
+    about = {"agnosticfair": json.dumps(forged), "sha256": "0" * 64}
     path.write_bytes(sealed(save({"w": MODEL.w}, about)))
     with pytest.raises(ModelError) as error:
         load_model(path)

@@ -82,9 +82,6 @@ class Game:
     history: tuple[dict, ...] = field(default_factory=tuple)
 
 
-TYPES = (Game, Point, SolvedStep)
-
-
 def game(plan: Plan) -> Game:
     """Sets and metric, w = 0, uniform weights (over all kernels), no fairness cut."""
     M, F = plan.kernels
