@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, audit_request, certified
 from agnosticfair.auditing.inputs import (
+    as_frame,
     check_labels,
     codes,
     features,
@@ -168,6 +169,7 @@ def audit(
     ('overall', 0.5, True)
     """
     require(SHARE, threshold=threshold)
+    X = as_frame(X)
     level = {"confidence": confidence, "precision": precision}
     what: dict[str, Any] = {"mixtures": mixtures, "metric": metric, "floor": floor}
     request = audit_request(subgroups, basis, bound, centres, seed, **level, **what)

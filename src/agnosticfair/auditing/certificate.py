@@ -315,14 +315,13 @@ def _place(subgroup: SubgroupRecord) -> str:
 
 
 def _ratio(certificate: Certificate) -> str:
-    """The impact ratio of the worst subgroup, for the four-fifths rule, in words."""
-    if certificate.worst_ratio is None or METRICS[certificate.metric].bounds:
+    """The lowest rate over the highest, overall and in the worst subgroup, in words: for the four-fifths rule."""
+    name_of_ratio = METRICS[certificate.metric].ratio
+    if certificate.worst_ratio is None or not name_of_ratio:
         return ""
     measured, lowest, name = certificate.worst_ratio
     overall = certificate.subgroups[0]
-    text = (
-        f"; impact ratio at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
-    )
+    text = f"; {name_of_ratio} at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
     if name == overall.name:
         return text
     return f"{text}, {lower(lowest)} in any subgroup (measured {measured:.4f}, {name})"
