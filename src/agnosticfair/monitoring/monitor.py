@@ -202,7 +202,7 @@ class Monitor:
         if rows.target is not None:
             positive = POSITIVE_LABEL if self.model is None else self.model.positive
             if self.model is not None:
-                check_labels(self.model, rows.target, f"the target of {who}")
+                check_labels(self.model, rows.target.present, f"the target of {who}")
             label = np.where(rows.labels(positive) > 0, 2, 1)
         bare = row_hashes(replace(rows, target=None))  # labels may come later
         content = np.sort(bare ^ decision.astype(np.uint64))  # whatever the order of rows
