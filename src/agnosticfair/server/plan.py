@@ -120,10 +120,6 @@ def plan(
         for name in names
     ]
     fairness, network = fairness_of(method), method.network
-    if fairness.surrogate.kind == "covariance" and len(names) != 1:
-        raise SettingsError(
-            f"surrogate 'covariance' looks at one sensitive feature, not {len(names)}"
-        )
     compared = comparisons(features, fairness.metric, fairness.intersections)
     counts = statistics.groups[names[0]] if len(names) == 1 else {}
     task = Task(
