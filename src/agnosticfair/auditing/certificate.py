@@ -385,7 +385,12 @@ def limit_sentence(
         what = (
             "smaller bounds of single subgroups would hold for a model that was not chosen by them"
         )
-        return f"Keeps the limit {limit:g} with {level} in each of {able:,} estimable subgroups; {what}."
+        where = (
+            f"in each of {able:,} estimable subgroups"
+            if able > 1
+            else "in the one estimable subgroup"
+        )
+        return f"Keeps the limit {limit:g} with {level} {where}; {what}."
     if certificate.upper <= limit:
         why = "decisions are nearly all alike, or another sensitive feature is in the way"
         return f"The limit {limit:g} is not claimed: {why}."
