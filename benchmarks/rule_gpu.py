@@ -19,7 +19,7 @@ from statistics import median
 import numpy as np
 import torch
 
-from agnosticfair.client.sums import rule_device
+from agnosticfair.client import rule_device
 from agnosticfair.mathematics import boosting, growing, scores
 from agnosticfair.mathematics.multipliers import RateLimits, coordinates
 from agnosticfair.mathematics.scores import Estimated, Points

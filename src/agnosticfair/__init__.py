@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agnosticfair.auditing.audit import audit, audit_clients
     from agnosticfair.auditing.certificate import Certificate
-    from agnosticfair.data.datasets import load_dataset
+    from agnosticfair.data.datasets import iid, load_dataset
     from agnosticfair.data.files import read_table
-    from agnosticfair.data.splits import iid
     from agnosticfair.data.table import Column, Table
     from agnosticfair.estimator.classifier import AgnosticFairClassifier
     from agnosticfair.estimator.frames import fairness_scorer
@@ -39,9 +38,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "auditing.audit": ("audit", "audit_clients"),
     "auditing.certificate": ("Certificate",),
-    "data.datasets": ("load_dataset",),
+    "data.datasets": ("load_dataset", "iid"),
     "data.files": ("read_table",),
-    "data.splits": ("iid",),
     "data.table": ("Column", "Table"),
     "estimator.classifier": ("AgnosticFairClassifier",),
     "estimator.frames": ("fairness_scorer",),

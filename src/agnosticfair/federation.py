@@ -22,10 +22,10 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
+from agnosticfair.data.storage import trained_on
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.summary import SummaryStatistics, check_labels_known, counted, merge
 from agnosticfair.data.table import Table
-from agnosticfair.data.trained import trained_on
 from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
 from agnosticfair.fitted import ends_constant, of_rule, outcome_of
@@ -52,7 +52,7 @@ def in_process(
     tables: Mapping[str, Table | Stream], workers: int = 1, device: str | None = None
 ) -> InProcess:
     """An engine whose clients hold these tables, answered for by that many processes, which share the
-    processors for what is streamed.  device: of PyTorch, on which rows lie and are added up in float32."""
+    processors for what is streamed.  device: of PyTorch, on which a rule's rows are added up."""
     if not tables:
         raise SettingsError("there are no clients: give at least one table")
     threads = max(1, cpus() // max(1, workers))

@@ -308,11 +308,11 @@ class Fit:
     def plot(self) -> Any:
         """A figure: the subgroups in which decisions differ most, and the loss by round."""
         # the report draws what this room finds, and is looked up only when somebody looks
-        return import_module("agnosticfair.report.fitted").figure(self)
+        return import_module("agnosticfair.report.notebook").fit_figure(self)
 
     def _repr_html_(self) -> str:
         """How the fit ended and its worst subgroups, in a notebook."""
-        grids = import_module("agnosticfair.report.fitted").grids(self)
+        grids = import_module("agnosticfair.report.notebook").fit_grids(self)
         return import_module("agnosticfair.report.tables").html(grids)
 
 

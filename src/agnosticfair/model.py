@@ -18,9 +18,8 @@ import numpy as np
 
 import agnosticfair
 from agnosticfair.data.encoding import Encoding, encode, shown
-from agnosticfair.data.storage import write_atomically
+from agnosticfair.data.storage import Reading, TrainedOn, beside, read_beside, write_atomically
 from agnosticfair.data.table import Column, Table
-from agnosticfair.data.trained import Reading, TrainedOn, beside, read_beside
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.learners import decisions

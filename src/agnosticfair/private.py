@@ -30,18 +30,16 @@ from agnosticfair.methods import method as build_method
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.accountant import check_budget, multiplier, spent
-from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.ledger import Ledger, check_budget, ledger_of, multiplier, spent
 from agnosticfair.protocol.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
     PrivateMoments,
     PrivatePlan,
+    deviations,
 )
-from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
-from agnosticfair.protocol.privacy.store import ledger_of
 from agnosticfair.protocol.requests import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server

@@ -19,8 +19,8 @@ from agnosticfair import audit, audit_clients
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.client.answers import tally
-from agnosticfair.data.decided import read_decided
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.storage import read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.federation import fit

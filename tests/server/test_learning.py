@@ -15,7 +15,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import Fairness, Method, Rule
-from agnosticfair.protocol import estimates
+from agnosticfair.protocol import rule as estimates
 from agnosticfair.server import learning, trainers
 from agnosticfair.server.plan import plan
 

@@ -28,7 +28,6 @@ from agnosticfair.auditing.inputs import (
 from agnosticfair.auditing.repeats import (
     WEIGHTED,
     about_rows,
-    cannot_tell,
     check_clients,
     check_held_out,
     one_of_each,
@@ -187,9 +186,8 @@ def audit(
         seen = None if seen is None else seen[some]
     how: dict[str, Any] = {"labelled": rows.labelled, "held_out": held_out}
     if held_out:
-        tables = [rows.table] if isinstance(X, Table) else []
-        check_held_out(rows.model, tables)
-        notes += (*cannot_tell(rows.model, tables), *about_rows(rows.table, rows.strata))
+        notes += check_held_out(rows.model, [rows.table])
+        notes += about_rows(rows.table, rows.strata)
         how["rows"] = rows_digest(rows.table, rows.strata)
         how |= {} if rows.model is None else {"model": rows.model.digest}
     if seen is not None:

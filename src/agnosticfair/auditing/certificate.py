@@ -194,6 +194,13 @@ class Certificate:
         able = [subgroup for subgroup in self.subgroups if subgroup.estimable]
         return sorted(able, key=lambda p: -p.high if isfinite(p.high) else -p.difference)
 
+    def listed(self, most: int) -> list[SubgroupRecord]:
+        """``worst_first`` for a table of so many lines: the largest measured difference is always among them."""
+        some, worst = self.worst_first[:most], self.worst_subgroup
+        if worst is not None and all(subgroup.name != worst.name for subgroup in some):
+            some[-1] = worst
+        return some
+
     @property
     def not_estimable(self) -> tuple[SubgroupRecord, ...]:
         """Subgroups with too few rows, the largest measured difference first."""
@@ -246,7 +253,7 @@ class Certificate:
         rows = "".join(
             f"<tr><td>{escape(p.name)}</td><td>{p.rows:,}</td><td>{p.difference:.3f}</td>"
             f"<td>{interval_text(p)}</td></tr>"
-            for p in self.worst_first[:10]
+            for p in self.listed(10)
         )
         head = f"<tr><th>subgroup</th><th>rows</th><th>{self.quantity}</th><th>{self.confidence:.0%}</th></tr>"
         table = f"<table>{head}{rows}</table><p>{left}</p>" if rows else ""

@@ -8,19 +8,21 @@ from itertools import pairwise
 import numpy as np
 
 from agnosticfair.client.client import CHUNK, Client
-from agnosticfair.data.axes import codes_of
+from agnosticfair.data.axes import codes_of, histogram
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.summary import SummaryStatistics, counts_of, summary_statistics
 from agnosticfair.learners.decisions import scores
 from agnosticfair.mathematics.basis import design, row_priorities
-from agnosticfair.mathematics.subgroups import counted, sizes_of
+from agnosticfair.mathematics.subgroups import counted, cross, gram, sizes_of, subgroup_sums
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
 from agnosticfair.protocol.requests import (
     Centres,
     Clusters,
     Counts,
     Decisions,
+    Histograms,
     Outline,
+    SubgroupCounts,
     SubgroupDecisions,
     Summary,
     Task,
@@ -103,6 +105,27 @@ def subgroup_decisions(client: Client, broadcast: Broadcast[SubgroupDecisions]) 
     codes = codes_of(client.rows, axes, client.who, client.key)[client.prepare(task).order]
     counts = counted(codes, sizes_of(axes), subgroups, strata, 4 * len(task.groups))
     return Reply(broadcast.round, {"counts": counts.astype(float)})
+
+
+def histograms(client: Client, broadcast: Broadcast[Histograms]) -> Reply:
+    """How the agreed columns' numbers lie in their agreed ranges."""
+    request, table = broadcast.request, client.rows
+    ranges = zip(request.columns, request.low, request.high, strict=True)
+    counts = [histogram(table.numeric[name], low, high) for name, low, high in ranges]
+    return Reply(broadcast.round, {"counts": np.array(counts)})
+
+
+def subgroup_counts(client: Client, broadcast: Broadcast[SubgroupCounts]) -> Reply:
+    """How many rows each subgroup has, or each pair of values where subgroups are not chosen yet."""
+    assert broadcast.task.subgroups is not None
+    axes, subgroups = broadcast.task.subgroups.agreed
+    codes, ones = codes_of(client.rows, axes, client.who, client.key), np.ones(len(client.rows))
+    total = (
+        subgroup_sums(codes, subgroups, ones)
+        if subgroups
+        else gram(cross(codes, sizes_of(axes)), ones)
+    )
+    return Reply(broadcast.round, {"counts": total})
 
 
 def tally(

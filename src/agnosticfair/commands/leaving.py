@@ -83,7 +83,7 @@ def note_rows(method: Method) -> None:
 
 def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_json: bool) -> None:
     """Say how the fit ended, and what was written."""
-    from agnosticfair.data.trained import beside as sketch_file
+    from agnosticfair.data.storage import beside as sketch_file
 
     measures = left.measures
     if as_json:
@@ -238,7 +238,7 @@ def private_fit(
     would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
     from agnosticfair.auditing.fits import certificates
     from agnosticfair.private import fit_private
-    from agnosticfair.protocol.privacy.store import ledger_folder
+    from agnosticfair.protocol.privacy.ledger import ledger_folder
     from agnosticfair.report.card import private_card
     from agnosticfair.report.page import card_files
 

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.arrow import to_column, to_numbers
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.reading import MISSING, feature_names
+from agnosticfair.data.reading import MISSING, feature_names, to_column, to_numbers
 from agnosticfair.data.summary import MAX_VALUES
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError

@@ -295,12 +295,6 @@ def _gaussian_design(basis: Basis, X: np.ndarray, centres: np.ndarray | None) ->
     return gaussian_kernel(X, _centres(basis, centres), float(basis.sigma))
 
 
-def _gaussian_exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
-    b, sigma = _centres(basis, centres), float(basis.sigma)
-    b = b / sigma
-    return np.vstack([b.T / sigma, -(b * b).sum(axis=1) / 2, np.full(len(b), 1.0 / sigma**2)])
-
-
 def _centres(basis: Basis, centres: np.ndarray | None) -> np.ndarray:
     if centres is None:
         raise SettingsError(f"a {basis.kind} basis needs centres: draw them before the first round")
@@ -316,8 +310,6 @@ class BasisKind:
     design: (basis, X, centres) to K, (n, M), at one client; None where K comes with the rows.
     kernels: M at one client.  centred: it has centres, (M, d), which clients and server agree on.
     apart: each client's rows have kernels of their own; ``splits``: only where the basis says so.
-    exponents: (basis, centres, d) to W, (d + 2, M), such that K = exp((x, 1, -|x|^2 / 2) W): by it
-    sums are made in float32, from a stream or on a device.
     """
 
     name: str
@@ -326,15 +318,10 @@ class BasisKind:
     centred: bool = False
     apart: bool = False
     splits: bool = False
-    exponents: Callable[[Basis, np.ndarray | None, int], np.ndarray] | None = None
 
 
 def _ones(basis: Basis, X: np.ndarray, centres: np.ndarray | None) -> np.ndarray:
     return np.ones((len(X), 1))
-
-
-def _no_exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
-    return np.zeros((d + 2, 1))
 
 
 KINDS: dict[str, BasisKind] = {}
@@ -347,13 +334,9 @@ def register(kind: BasisKind) -> BasisKind:
     return kind
 
 
-register(BasisKind("constant", _ones, lambda basis: 1, exponents=_no_exponents))
-register(BasisKind("by_client", _ones, lambda basis: 1, apart=True, exponents=_no_exponents))
-register(
-    BasisKind(
-        "gaussian", _gaussian_design, centred=True, splits=True, exponents=_gaussian_exponents
-    )
-)
+register(BasisKind("constant", _ones, lambda basis: 1))
+register(BasisKind("by_client", _ones, lambda basis: 1, apart=True))
+register(BasisKind("gaussian", _gaussian_design, centred=True, splits=True))
 register(BasisKind("function", None))
 register(BasisKind("subgroups", None))
 

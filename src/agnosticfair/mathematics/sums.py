@@ -9,7 +9,7 @@ Under w with d = x.w, per kernel m and cell j (every sum with the rows' weights,
     H = sum (theta_L l'' + c g'') x x^T          theta_L = 1 - share + share K alpha,  c = K C[s]
 
 Every back end adds up ``of_loss`` and ``of_fair`` of its rows, numpy's or PyTorch's, in its own precision
-(``client/sums``); the server reads the totals by the names that ``named`` gives them.  A new column is a
+(``client/float64``); the server reads the totals by the names that ``named`` gives them.  A new column is a
 name here, what it reveals, and its value in the function below; one test holds all back ends to this module.
 """
 

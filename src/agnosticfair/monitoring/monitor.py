@@ -28,12 +28,12 @@ from agnosticfair.model import Model, check_labels
 from agnosticfair.monitoring.baseline import Baseline, baseline_of, groups_of, strange_groups
 from agnosticfair.monitoring.state import (
     ALIKE,
+    MAX_SKETCHES,
     MAX_STRANGE,
     MonitorState,
     from_bytes,
     latest,
     likeness,
-    recent,
     sketch_of,
 )
 from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge
@@ -248,7 +248,9 @@ class Monitor:
             self._check_fresh(seen, who)
         counts = state.counts + batch.counts
         batches = latest({**state.batches, digest: labelled})
-        sketches = state.sketches if sample else recent(state.sketches, seen.sketch)
+        sketches = state.sketches
+        if seen.sketch and not sample:
+            sketches = (*sketches, seen.sketch)[-MAX_SKETCHES:]
         if before is not None and not again:  # its labels came late
             counts = counts - self._tally(replace(seen, label=np.zeros_like(seen.label)))
         elif not sample:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from agnosticfair.data.summary import SummaryStatistics
+from agnosticfair.data.summary import SummaryStatistics, merge
 from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.protocol.records import put_together, taken_apart
 from agnosticfair.protocol.requests import REQUESTS, Request, Task, step_of
@@ -192,6 +194,23 @@ def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, Any]:
     if np.array_equal(back, b) and np.array_equal(total - b, a):
         return total, 0.0
     return total, (a - (total - back)) + (b - back)
+
+
+def together(answers: Mapping[str, Any]) -> Any:
+    """One answer for all of these, which are of one kind.
+
+    >>> together({"a": Reply(1, {}), "b": Reply(1, {})})
+    Reply(round=1, sums={})
+    """
+    replies = [answers[key] for key in sorted(answers)]
+    if all(isinstance(answer, Reply) for answer in replies):
+        return add_up(replies)
+    if all(isinstance(answer, SummaryStatistics) for answer in replies):
+        return merge(answers)
+    if all(isinstance(answer, Candidates) for answer in replies):
+        return reduce(add, replies)
+    kinds = sorted({type(answer).__name__ for answer in replies})
+    raise FederationError(f"a relay cannot add up {', '.join(kinds)}: ask such clients directly")
 
 
 def check_candidates(offered: object, client: str, width: int) -> Candidates:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from agnosticfair.data import wire
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.summary import SummaryStatistics
 
@@ -56,16 +56,10 @@ def put_together(kind: type[T], plain: object, arrays: Arrays) -> T:
     """The inverse of ``taken_apart``; ValueError says which field is wrong."""
     if not isinstance(plain, dict):
         raise ValueError(f"{kind.__name__} is not a record")
-    hints = _hints(kind)  # type: ignore[arg-type]
+    hints = wire.hints_of(kind)  # type: ignore[arg-type]
     if strange := {*plain, *(name.partition(".")[0] for name in arrays)} - {*hints}:
         raise ValueError(f"{kind.__name__} has no {sorted(strange)[0]!r}")
     return kind(**{name: _field(name, hint, plain, arrays) for name, hint in hints.items()})
-
-
-@lru_cache(maxsize=64)
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind)}
 
 
 def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> Any:
@@ -87,27 +81,4 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
         return kind.from_json(plain[name])
     if isinstance(kind, type) and is_dataclass(kind):
         return put_together(kind, plain[name], inner)
-    return _value(name, hint, plain[name])
-
-
-def _value(name: str, hint: Any, value: Any) -> Any:
-    """A plain value as its type says: numbers, texts, truth values, and tuples of them."""
-    inner = get_args(hint)
-    if isinstance(hint, type) and is_dataclass(hint):
-        return put_together(hint, value, {})
-    if get_origin(hint) is tuple and isinstance(value, list | tuple):
-        if len(inner) == 2 and inner[1] is Ellipsis:
-            return tuple(_value(name, inner[0], v) for v in value)
-        if len(inner) == len(value):
-            return tuple(_value(name, h, v) for h, v in zip(inner, value, strict=True))
-    elif inner and get_origin(hint) is not tuple:  # a union: the first that fits
-        for option in inner:
-            try:
-                return _value(name, option, value)
-            except ValueError:
-                continue
-    elif hint is float and type(value) in (int, float) and np.isfinite(value):
-        return float(value)
-    elif type(value) is hint:
-        return value
-    raise ValueError(f"{name!r} is of the wrong type")
+    return wire.read(hint, plain[name], repr(name))

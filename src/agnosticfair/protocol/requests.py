@@ -251,11 +251,6 @@ class SubgroupCounts:
         return {"counts": (len(subgroups),) if subgroups else (size, size)}
 
 
-def _averaged(w: np.ndarray, alpha: np.ndarray, gradient: Shapes) -> Shapes:
-    kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), alpha.shape)
-    return {"w": w.shape, "clients": (), **gradient, "correct": (), **kernels}
-
-
 @request(
     "average",
     w="a model trained on the site's rows alone: more than sums reveal",
@@ -282,37 +277,9 @@ class Average:
     phi_C: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        return _averaged(self.w, self.alpha, {"phi_C": self.w.shape})
-
-
-@dataclass(frozen=True)
-class Averaged:
-    """Where the last round of ``average_network`` began."""
-
-    w: np.ndarray
-    alpha: np.ndarray
-
-
-@request("average_network", C="how w's outputs go along with the sensitive group")
-class AverageNetwork:
-    """``average`` for a network.  C: the covariance at the last round's start, ``before``, of all clients.
-    ridge: (P,), of every weight."""
-
-    steps: int
-    rate: float
-    penalty: float
-    tau: float
-    n: float
-    s_bar: float
-    device: str
-    C: float
-    w: np.ndarray
-    alpha: np.ndarray
-    ridge: np.ndarray
-    before: Averaged | None
-
-    def shapes(self, task: Task) -> Shapes:
-        return _averaged(self.w, self.alpha, {"C": ()})
+        kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), self.alpha.shape)
+        w = self.w.shape
+        return {"w": w, "clients": (), "phi_C": w, "correct": (), **kernels}
 
 
 @request(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
-from agnosticfair.data.decided import Decided
+from agnosticfair.data.storage import Decided
 from agnosticfair.mathematics import scoring
 
 Json = Mapping[str, Any]

@@ -34,7 +34,7 @@ from agnosticfair.mathematics.program import (
 )
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import ProgramSums, sums_request
+from agnosticfair.protocol.rule import ProgramSums, sums_request
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 MAX_SHARE = 0.9

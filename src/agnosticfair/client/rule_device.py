@@ -6,25 +6,37 @@ are exact here, too, and differ from numpy's at most where a device's exponentia
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from agnosticfair.client.sums.torch_device import device_of, room_for
+from agnosticfair.client.networks import is_full
+from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import boosting, scores
 from agnosticfair.mathematics.boosting import GRADIENT_BITS, CodedRows, Walk, Way
 from agnosticfair.mathematics.scores import Estimated, Points
 from agnosticfair.mathematics.subgroups import Subgroup, starts_of
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, goes_right, ranks
+from agnosticfair.networks import device as device_of
 
 PIECE, STACK, COUNTED, SHIFT = 1 << 20, 1 << 12, 1 << 20, 21
 """Rows whose indicators exist at a time, and in one product; rows that are counted at a time, and bits that hold their
 number."""
 
-REMEDY = "name device 'cpu'"
+
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """Where the device has no room, a sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_full(error):
+            raise
+        raise SettingsError(f"the device has no room for {what}: name device 'cpu'") from None
 
 
 def ends_of(sizes: Sequence[int], subgroups: Sequence[Subgroup]) -> np.ndarray:
@@ -127,7 +139,7 @@ def rule_rows(
 ) -> RuleRows:
     """Copy rows to the device of this name."""
     device = device_of(name)
-    with room_for(f"the estimates of {len(y)} rows", REMEDY):
+    with room_for(f"the estimates of {len(y)} rows"):
         c, pi, weights, labels = (
             None if v is None else torch.asarray(v, dtype=torch.float64, device=device)
             for v in (rows.c, rows.pi, rows.weights, y)
@@ -141,7 +153,7 @@ def rule_rows(
 def evaluate(own: RuleRows, points: Points, n: int, bits: int) -> dict[str, np.ndarray]:
     """``scores.evaluate`` on the rows' device, PIECE rows at a time."""
     totals: dict[str, np.ndarray] = {}
-    rows, room = own.rows, room_for(f"the subgroups of {PIECE} rows", REMEDY)
+    rows, room = own.rows, room_for(f"the subgroups of {PIECE} rows")
     with own.y.device, room:
         for first in range(0, max(len(own.y), 1), PIECE):
             part = slice(first, first + PIECE)
@@ -156,7 +168,7 @@ def evaluate(own: RuleRows, points: Points, n: int, bits: int) -> dict[str, np.n
 def coded_rows(rows: CodedRows, name: str) -> CodedOnDevice:
     """Copy rows to the device of this name, on which trees grow over them."""
     device = device_of(name)
-    with room_for(f"the codes of {len(rows.fold)} rows", REMEDY):
+    with room_for(f"the codes of {len(rows.fold)} rows"):
         arrays = {k: v for k, v in vars(rows).items() if isinstance(v, np.ndarray)}
         there = {k: torch.asarray(v, device=device) for k, v in arrays.items() if k != "columns"}
     return CodedOnDevice(**(vars(rows) | there))
@@ -167,7 +179,7 @@ def level_sums(
     walk: Walk, rows: Any, bins: Bins, forests: Any, level: int, count: np.ndarray
 ) -> dict[str, np.ndarray]:
     """``boosting.level_sums`` on the rows' device."""
-    with rows.codes.device, room_for(f"the trees of {len(rows.fold)} rows", REMEDY):
+    with rows.codes.device, room_for(f"the trees of {len(rows.fold)} rows"):
         return boosting.level_sums(walk, rows, bins, forests, level, count)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
-from agnosticfair.client.sums.distinct import Distinct
+from agnosticfair.client.features import Distinct
 from agnosticfair.learners.decisions import KERNEL_BITS, Kernels, kernel_weights
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
 from agnosticfair.mathematics.subgroups import (
@@ -27,8 +27,8 @@ from agnosticfair.mathematics.subgroups import (
 )
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import ProgramSums
 from agnosticfair.protocol.requests import Task
+from agnosticfair.protocol.rule import ProgramSums
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> E
 
 def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> Any:
     """The distinct rows on the client's device; for ``client.kept``."""
-    from agnosticfair.client.sums.rule_device import rule_rows
+    from agnosticfair.client.rule_device import rule_rows
 
     b, rows = client.cached(task, weight_functions), client.cached(task, estimated, error_costs)
     y = client.cached(task, distinct).take(client.rows.labels(task.positive))
@@ -160,7 +160,7 @@ def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
     named = isinstance(b, Memberships)
     bits = base_bits(task.n) - (0 if named else KERNEL_BITS)
     if client.device is not None and (named or b.size == 1):
-        from agnosticfair.client.sums.rule_device import evaluate as evaluate_there
+        from agnosticfair.client.rule_device import evaluate as evaluate_there
 
         there = client.cached(task, on_device, error_costs)
         return Reply(broadcast.round, evaluate_there(there, points, task.n, bits))
