@@ -121,7 +121,6 @@ def moved(state, reply):
 
 
 DESCENT = SimpleNamespace(
-    TYPES=(Descent,),
     suits=lambda method: method.name == "descent",
     before=lambda plan: None,
     init=begun,

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.storage import trained_on
@@ -37,7 +38,6 @@ from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Coordinator, Missing, Policy, check_enough, policy
 from agnosticfair.protocol.messages import Broadcast, check_candidates
-from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.requests import UNCOUNTED, Counts
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import checkpoints, rule, solvers

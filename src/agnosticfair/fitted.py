@@ -236,7 +236,7 @@ class Fit:
         """A sentence where decisions on the training rows differ by more than tau, with the subgroup in which they do;
         of a rule by its estimates."""
         fairness = self.method.fairness
-        if fairness is None or fairness.surrogate.kind == "covariance":
+        if fairness is None:
             return None
         if not self.trained_difference > fairness.tau + TOLERANCE:
             return None

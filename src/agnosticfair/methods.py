@@ -73,10 +73,6 @@ class Fairness:
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
         check_settings(self, Reach.FAIRNESS, Reach.ADVERSARY)
-        if self.surrogate.kind == "covariance" and self.metric != PARITY.name:
-            raise SettingsError(
-                f"surrogate 'covariance' knows demographic parity only, not {self.metric!r}: take 'sigmoid'"
-            )
 
     @property
     def measured(self) -> Surrogate:

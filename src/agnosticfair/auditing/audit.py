@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, audit_request, certified
 from agnosticfair.auditing.inputs import (
-    check_labels,
+    as_frame,
     codes,
     features,
     labels_and_decisions,
@@ -74,7 +74,7 @@ from agnosticfair.mathematics.basis import (
 from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.mathematics.subgroups import Axis, Subgroup
 from agnosticfair.methods import Fairness, Method
-from agnosticfair.model import Model
+from agnosticfair.model import Model, check_labels
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
@@ -168,6 +168,7 @@ def audit(
     ('overall', 0.5, True)
     """
     require(SHARE, threshold=threshold)
+    X = as_frame(X)
     level = {"confidence": confidence, "precision": precision}
     what: dict[str, Any] = {"mixtures": mixtures, "metric": metric, "floor": floor}
     request = audit_request(subgroups, basis, bound, centres, seed, **level, **what)

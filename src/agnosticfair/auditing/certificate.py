@@ -315,14 +315,13 @@ def _place(subgroup: SubgroupRecord) -> str:
 
 
 def _ratio(certificate: Certificate) -> str:
-    """The impact ratio of the worst subgroup, for the four-fifths rule, in words."""
-    if certificate.worst_ratio is None or METRICS[certificate.metric].bounds:
+    """The lowest rate over the highest, overall and in the worst subgroup, in words: for the four-fifths rule."""
+    name_of_ratio = METRICS[certificate.metric].ratio
+    if certificate.worst_ratio is None or not name_of_ratio:
         return ""
     measured, lowest, name = certificate.worst_ratio
     overall = certificate.subgroups[0]
-    text = (
-        f"; impact ratio at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
-    )
+    text = f"; {name_of_ratio} at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
     if name == overall.name:
         return text
     return f"{text}, {lower(lowest)} in any subgroup (measured {measured:.4f}, {name})"
@@ -386,7 +385,12 @@ def limit_sentence(
         what = (
             "smaller bounds of single subgroups would hold for a model that was not chosen by them"
         )
-        return f"Keeps the limit {limit:g} with {level} in each of {able:,} estimable subgroups; {what}."
+        where = (
+            f"in each of {able:,} estimable subgroups"
+            if able > 1
+            else "in the one estimable subgroup"
+        )
+        return f"Keeps the limit {limit:g} with {level} {where}; {what}."
     if certificate.upper <= limit:
         why = "decisions are nearly all alike, or another sensitive feature is in the way"
         return f"The limit {limit:g} is not claimed: {why}."

@@ -184,7 +184,7 @@ def values(
     loss = softplus(d) - row_sums.y * d
     if surrogate.kind == "loss":
         return loss, loss
-    return loss, torch.sigmoid(d / surrogate.temperature) if surrogate.kind == "sigmoid" else d
+    return loss, torch.sigmoid(d / surrogate.temperature)
 
 
 def gradients(d: torch.Tensor, row_sums: RowSums, surrogate: Surrogate) -> torch.Tensor:
@@ -192,8 +192,6 @@ def gradients(d: torch.Tensor, row_sums: RowSums, surrogate: Surrogate) -> torch
     of_loss = torch.sigmoid(d).sub_(row_sums.y)
     if surrogate.kind == "loss":
         return of_loss.mul_(row_sums.a + row_sums.c)
-    if surrogate.kind != "sigmoid":
-        return of_loss.mul_(row_sums.a).add_(row_sums.c)
     g = torch.sigmoid(d / surrogate.temperature)
     return of_loss.mul_(row_sums.a).addcmul_(
         row_sums.c, g - g * g, value=1.0 / surrogate.temperature

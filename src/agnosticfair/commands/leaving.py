@@ -179,7 +179,7 @@ def _warnings(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[st
         sentences.append(
             "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."
         )
-    if fitted.model.negative.startswith("not "):
+    if fitted.model.joined:
         sentences.append(
             f"more than two labels: all but {fitted.model.positive!r} were taken together as negative."
         )

@@ -69,7 +69,7 @@ def read(kind: Any, value: object, what: str) -> Any:
     if kind is float and type(value) in (int, float):
         if abs(value) <= float_info.max:  # type: ignore[arg-type]
             return float(value)  # type: ignore[arg-type]
-    elif type(value) is kind:
+    elif kind is Any or type(value) is kind:
         return value
     raise ValueError(f"{what} should be {WORDS.get(kind, kind)}")
 

@@ -170,7 +170,7 @@ def groups_of(table: Table, baseline: Baseline) -> np.ndarray:
 def strange_groups(table: Table, baseline: Baseline) -> dict[str, tuple[str, ...]]:
     """Groups that nothing was promised of, under their columns' name."""
     column = _group_column(table, baseline)
-    there = set() if column is None else {column.categories[k] for k in np.unique(column.codes)}
+    there = set() if column is None else {*column.present}
     unknown = sorted(g for g in there - {*baseline.groups} if MISSING not in g.split(" & "))
     return {" and ".join(baseline.sensitive_features): tuple(unknown)} if unknown else {}
 

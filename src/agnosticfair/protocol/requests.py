@@ -19,6 +19,7 @@ import numpy as np
 
 from agnosticfair.data.axes import FINE
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.summary import SummaryStatistics, counts_shapes
 from agnosticfair.learners.decisions import Decision
@@ -27,7 +28,6 @@ from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, kernel_width, width
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.subgroups import SubgroupSet as SubgroupSet
-from agnosticfair.protocol.records import taken_apart
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -38,9 +38,6 @@ class AveragingState:
     under_floor: tuple[str, ...] = ()
 
 
-TYPES = (AveragingState,)
-
-
 def suits(method: Method) -> bool:
     """Methods of local steps and an average."""
     return method.averaging is not None

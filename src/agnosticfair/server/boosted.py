@@ -34,7 +34,7 @@ from agnosticfair.mathematics.growing import (
     result,
     totals,
 )
-from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
+from agnosticfair.mathematics.trees import as_numbers, empty, pack
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.rule import FineCounts, Level
 from agnosticfair.server.learning import start_of as start_of
@@ -103,9 +103,6 @@ class Boosted:
     def w(self) -> np.ndarray:
         """No weights."""
         return np.zeros(0)
-
-
-TYPES = (Boosted, Binning, Growth, Boosting, Bins, Forest)
 
 
 def init(plan: Plan, beginning: Beginning) -> Boosted:

@@ -23,7 +23,6 @@ from agnosticfair.mathematics.quadratic import Solution, minimise
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.requests import Sums
-from agnosticfair.server.adversaries import TYPES as TYPES
 from agnosticfair.server.adversaries import (
     Game,
     Point,

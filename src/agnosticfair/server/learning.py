@@ -104,9 +104,6 @@ class Learning:
         return np.zeros(0)
 
 
-TYPES = (Learning,)
-
-
 def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning:
     """Before the first round: all weights 0."""
     assert plan.method.rule is not None

@@ -17,7 +17,6 @@ from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.mathematics.multipliers import (
     At,
-    Coordinates,
     Mixtures,
     RateLimits,
     WorstUtility,
@@ -26,7 +25,6 @@ from agnosticfair.mathematics.multipliers import (
 from agnosticfair.mathematics.program import (
     Optimum,
     State,
-    StepModel,
     cost_sentences,
     next_scale,
     optimality,
@@ -75,9 +73,6 @@ class ProgramState:
             return ()
         there = {*at.j.tolist(), *at.other.tolist()}
         return tuple(name for p, name in enumerate(self.names) if p not in there)
-
-
-TYPES = (ProgramState, State, RateLimits, Mixtures, WorstUtility, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import axes_of
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.summary import SummaryStatistics, counts_shapes
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates, strata
@@ -40,7 +41,6 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateRates,
     deviations,
 )
-from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.requests import (
     REVEALS,
     Histograms,

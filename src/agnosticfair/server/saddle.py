@@ -99,9 +99,6 @@ class SaddleState:
         return self.game.here
 
 
-TYPES = (SaddleState, Trained, *adversaries.TYPES)
-
-
 def suits(method: Method) -> bool:
     """Networks."""
     return method.network is not None

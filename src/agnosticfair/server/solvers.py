@@ -38,10 +38,7 @@ class Inner(Protocol):
 
 
 class Solver(Protocol):
-    """How a method is solved.  TYPES: the records of its state, for checkpoints."""
-
-    @property
-    def TYPES(self) -> tuple[type, ...]: ...
+    """How a method is solved, from state to state, which are frozen dataclasses."""
 
     def suits(self, method: Method) -> bool:
         """Whether it solves this method."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.data.records import put_together, taken_apart
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Offer, Reply
-from agnosticfair.protocol.records import put_together, taken_apart
 from agnosticfair.protocol.requests import Task
 from agnosticfair.protocol.secure.keys import joined, shared
 

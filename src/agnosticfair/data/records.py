@@ -26,13 +26,14 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """
     plain: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
+    kind: Any = type(record)
     for f in fields(record):
         value = getattr(record, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
         elif isinstance(value, Encoding | SummaryStatistics):
             plain[f.name] = value.to_json()
-        elif _of_arrays(value):
+        elif isinstance(value, Mapping) and _names_arrays(wire.hints_of(kind)[f.name]):
             plain[f.name] = sorted(value)
             arrays |= {f"{f.name}.{name}": v for name, v in value.items()}
         elif is_dataclass(value):
@@ -45,11 +46,9 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return plain, arrays
 
 
-def _of_arrays(value: object) -> bool:
-    """Whether it is a mapping of arrays by name."""
-    if not isinstance(value, Mapping):
-        return False
-    return all(isinstance(v, np.ndarray) for v in value.values())
+def _names_arrays(hint: Any) -> bool:
+    """Whether the type is a mapping of arrays by name."""
+    return get_origin(hint) is Mapping and get_args(hint)[1] is np.ndarray
 
 
 def put_together(kind: type[T], plain: object, arrays: Arrays) -> T:
@@ -73,7 +72,7 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
         return arrays[name]
     if name not in plain:
         raise ValueError(f"{name!r} is missing")
-    if get_origin(kind) is Mapping:
+    if _names_arrays(kind):
         if plain[name] != sorted(inner):
             raise ValueError(f"{name!r} has not the arrays that it names")
         return inner
