@@ -143,7 +143,7 @@ class Method:
 _PRINTED = gaussian(200, 1.0)
 _SMOOTH = Surrogate("sigmoid", 0.3)
 
-_ALL = (
+_METHODS = (
     Method("fl", "federated optimum of the mean loss, no fairness"),
     Method(
         "fedavg",
@@ -201,7 +201,7 @@ _ALL = (
     ),
 )
 
-METHODS: dict[str, Method] = {m.name: m for m in _ALL}
+METHODS: dict[str, Method] = {m.name: m for m in _METHODS}
 
 DEEP: dict[str, dict[str, Any]] = {
     "agnosticfair": {

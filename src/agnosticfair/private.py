@@ -220,18 +220,18 @@ def fit_private(
     about = {**_spent(coordinator, rounds), **report}
     task, request = plan.task, coordinator.request(PrivateMoments)
     return Fit(
-        model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
-        plan.method,
-        "rounds",
-        len(history),
-        history,
-        {"noisy step": len(history)},
-        np.ones(1),
-        nan,
-        max(difference for _, _, difference, _ in report["subgroups"]),
-        perf_counter() - begin,
-        8 * sum(prod(shape) for shape in request.shapes(plan.task).values()),
-        tuple(plain_coordinator.events),
+        model=model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
+        method=plan.method,
+        outcome="rounds",
+        rounds=len(history),
+        history=history,
+        outcomes={"noisy step": len(history)},
+        alpha=np.ones(1),
+        worst_surrogate=nan,
+        trained_difference=max(difference for _, _, difference, _ in report["subgroups"]),
+        seconds=perf_counter() - begin,
+        bytes_per_round=8 * sum(prod(shape) for shape in request.shapes(plan.task).values()),
+        events=tuple(plain_coordinator.events),
         subgroups=plan.task.subgroups,
     )
 

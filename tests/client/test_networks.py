@@ -55,7 +55,7 @@ def by_job(table):
     [
         ("fl", {}),
         ("fairfl", {"tau": 0.005}),
-        ("agnosticfair", {"tau": 0.62, "metric": "bounded_group_loss"}),
+        ("agnosticfair", {"tau": 0.66, "metric": "bounded_group_loss"}),
         ("afl", {}),
     ],
 )

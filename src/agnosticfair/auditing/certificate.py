@@ -382,9 +382,7 @@ def limit_sentence(
     level = f"{certificate.confidence if confidence is None else confidence:.0%} confidence"
     able = len(certificate.worst_first)
     if holds:
-        what = (
-            "smaller bounds of single subgroups would hold for a model that was not chosen by them"
-        )
+        what = "all other bounds and ratios would hold for a model that these rows have not chosen"
         where = (
             f"in each of {able:,} estimable subgroups"
             if able > 1

@@ -208,6 +208,8 @@ def _recomputed(claims: Mapping[str, Any]) -> Iterator[str]:
         expected["kernels"] = claims["kernels"]  # on the rows alone: see ``unchecked``
     yield from _notes_hold(claims, true)
     expected["notes"] = claims["notes"]
+    if claims.get("kept"):  # the limit is what is claimed: see ``_limit_holds``
+        expected["upper"] = claims["limit"]
     for name in sorted({*claims["sums"]} ^ {*expected.pop("sums")}):
         yield f"its sums have, or lack, the field {name!r}"
     printed = {k: v for k, v in claims.items() if k not in ABOUT and k != "sums"}
