@@ -84,7 +84,7 @@ def explain(
 ) -> list[Explained]:
     """The messages of a fit, in their order.
 
-    statistics: what the sites' summaries add up to, as far as it is known.  share: this site's subgroup of all
+    statistics: what the sites' summaries add up to, as far as it is known.  share: this site's share of all
     rows, on which only the number of candidate rows depends.
     """
     server.check_missing(method, statistics)
@@ -212,7 +212,7 @@ def explain_audit(
 def _explain_subgroups(
     method: Method, statistics: SummaryStatistics, name: str, sites: tuple[str, ...], when: str
 ) -> list[Explained]:
-    """The counts of subgroups that a certificate takes: everybody, every value, and at most every pair (or
+    """The counts of subgroups that a certificate takes: overall, every value, and at most every pair (or
     three) of them, for what has too few rows is not asked for again."""
     fair_basis = server.fairness_of(method).basis
     basis = fair_basis if fair_basis.kind == "subgroups" else subgroups()
@@ -268,13 +268,13 @@ def _size(value: object) -> str:
 
 
 def explain_secure(
-    explaineds: Sequence[Explained], statistics: SummaryStatistics, sites: int, method: Method
+    messages: Sequence[Explained], statistics: SummaryStatistics, sites: int, method: Method
 ) -> list[Explained]:
     """The same messages under secure sums: a site's numbers are masked, and what they could reveal is said of
     the total of all sites; where a total has a block of each site's own, of that site."""
     needs, columns = server.consents(method), server.fairness_of(method).basis.columns or ()
     after = () if SITE in columns else AFTER
-    outline = {k: v for k, v in explaineds[1].fields.items() if k not in ("n", "weight")}
+    outline = {k: v for k, v in messages[1].fields.items() if k not in ("n", "weight")}
     open_says = {k: REVEALS[k] for k in ("numeric", "categorical", "other")}
     names = {k: f"which {k} occur, without a count" for k in ("labels", "groups")}
     counts = {k: np.zeros(shape) for k, shape in counts_shapes(statistics).items()}
@@ -290,7 +290,7 @@ def explain_secure(
         ),
         _masked(_message("counts", "0", Reply(0, counts)), frozenset()),
     ]
-    return [explaineds[0], *begun, *(_masked(message, needs, after) for message in explaineds[2:])]
+    return [messages[0], *begun, *(_masked(message, needs, after) for message in messages[2:])]
 
 
 def _session(sites: int, noisy: bool = False) -> list[Explained]:
