@@ -86,7 +86,7 @@ class Certificate:
         Rows.
     accuracy : float
         On the rows; nan without labels.
-    subgroups : tuple of PartRecord
+    subgroups : tuple of SubgroupRecord
         Every subgroup, all rows first.
     upper : float
         The bound beyond the rows, over the whole set at ``confidence``; nan where the rows are those of the fit.
