@@ -201,6 +201,10 @@ class Certificate:
         ----------
         count : int
             Lines of the table.
+
+        Returns
+        -------
+        list of SubgroupRecord
         """
         some, worst = self.worst_first[:count], self.worst_subgroup
         if worst is not None and all(subgroup.name != worst.name for subgroup in some):
