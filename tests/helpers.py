@@ -208,7 +208,7 @@ def row(method="fl", seed=0, **changes):
     return made | changes
 
 
-KINDS = [Surrogate("sigmoid", 0.7), Surrogate("covariance"), Surrogate("loss")]
+KINDS = [Surrogate("sigmoid", 0.7), Surrogate("loss")]
 
 
 def refused(call, *arguments):

@@ -17,13 +17,10 @@ if TYPE_CHECKING:
     from agnosticfair.federation import Fit, fit
     from agnosticfair.learners.rule import Rule
     from agnosticfair.mathematics.basis import (
-        bins,
         by_client,
         constant,
         gaussian,
         gaussian_at,
-        indicator,
-        product,
         subgroups,
     )
     from agnosticfair.mathematics.metrics import METRICS, Metric, register_metric
@@ -46,10 +43,7 @@ _HOMES = {
     "estimator.path": ("frontier",),
     "federation": ("Fit", "fit"),
     "learners.rule": ("Rule",),
-    "mathematics.basis": (
-        *("bins", "by_client", "constant", "gaussian"),
-        *("gaussian_at", "indicator", "product", "subgroups"),
-    ),
+    "mathematics.basis": (*("by_client", "constant", "gaussian", "gaussian_at", "subgroups"),),
     "mathematics.metrics": ("METRICS", "Metric", "register_metric"),
     "methods": ("METHODS", "Method", "Network", "method"),
     "model": ("Model", "load_model"),

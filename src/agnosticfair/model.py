@@ -8,7 +8,7 @@ file (with zeros in its own place), so that a file with a flipped byte is refuse
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +20,7 @@ import agnosticfair
 from agnosticfair.data.encoding import Encoding, encode, shown
 from agnosticfair.data.records import put_together, taken_apart
 from agnosticfair.data.storage import Reading, TrainedOn, beside, read_beside, write_atomically
-from agnosticfair.data.table import Column, Table
+from agnosticfair.data.table import Table
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.learners import decisions
@@ -86,6 +86,11 @@ class Model:
     privacy: Mapping[str, Any] | None = None
     version: str = field(default=agnosticfair.__version__)
     training: TrainedOn | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def joined(self) -> bool:
+        """Whether there were more than two labels: all but the positive one are one."""
+        return self.negative == f"other than {self.positive}"
 
     @property
     def sensitive_feature(self) -> str:
@@ -258,11 +263,11 @@ def _check_seal(path: str | Path, seal: str) -> None:
         )
 
 
-def check_labels(model: Model, labels: Column, what: str) -> None:
+def check_labels(model: Model, labels: Iterable[str], what: str = "the target") -> None:
     """Raise if a label is none of the model's.  what: names the column."""
     known = (model.negative, model.positive)
-    strange = sorted({labels.categories[k] for k in np.unique(labels.codes)} - {*known})
-    if strange and model.negative != f"not {model.positive}":
+    strange = sorted({*labels} - {*known})
+    if strange and not model.joined:
         raise DataError(
             f"{what} has the label {shown(strange)}, unknown to the model: write {shown(known)}"
         )

@@ -43,16 +43,17 @@ from agnosticfair.protocol.privacy.site import PrivateSite, share_of
 from agnosticfair.protocol.requests import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
-from agnosticfair.server import private_rule
 from agnosticfair.server.private import (
     ROUNDS,
     Problem,
+    binned,
     bounded,
     comparable,
     next_active,
     second_moment,
     stepped,
     temperature,
+    trained,
 )
 from agnosticfair.server.subgroup_axes import single_values, subgroup_names, with_subgroup_set
 from agnosticfair.site.guard import Quiet, guarded
@@ -209,29 +210,29 @@ def fit_private(
     with one_thread():
         server.check_missing(method, imagined(schema))
         begun = server.plan(method, imagined(schema), plain_coordinator.keys, **whom)
-        begun = private_rule.binned(begun, schema.bins)
+        begun = binned(begun, schema.bins)
         fit = fit_digest(begun, schema, rounds)
         coordinator.reserve(fit, rounds, begun.task)
         plan, groups = _plan(coordinator, begun, schema)
-        trained = _rounds if method.rule is None else _ruled
-        plan, w, history = trained(coordinator, plan, groups, rounds, on_round)
+        train = _rounds if method.rule is None else _ruled
+        plan, w, history = train(coordinator, plan, groups, rounds, on_round)
         report = _certified(coordinator, plan, w, confidence)
         coordinator.reserve(fit, rounds, begun.task, ends=True)
     about = {**_spent(coordinator, rounds), **report}
     task, request = plan.task, coordinator.request(PrivateMoments)
     return Fit(
-        model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
-        plan.method,
-        "rounds",
-        len(history),
-        history,
-        {"noisy step": len(history)},
-        np.ones(1),
-        nan,
-        max(difference for _, _, difference, _ in report["subgroups"]),
-        perf_counter() - begin,
-        8 * sum(prod(shape) for shape in request.shapes(plan.task).values()),
-        tuple(plain_coordinator.events),
+        model=model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
+        method=plan.method,
+        outcome="rounds",
+        rounds=len(history),
+        history=history,
+        outcomes={"noisy step": len(history)},
+        alpha=np.ones(1),
+        worst_surrogate=nan,
+        trained_difference=max(difference for _, _, difference, _ in report["subgroups"]),
+        seconds=perf_counter() - begin,
+        bytes_per_round=8 * sum(prod(shape) for shape in request.shapes(plan.task).values()),
+        events=tuple(plain_coordinator.events),
         subgroups=plan.task.subgroups,
     )
 
@@ -430,9 +431,7 @@ def _ruled(
     """The plan whose task has estimates and a rule; there is no w."""
     problem, history = _problem(coordinator_for, plan, groups), list[dict]()
     times = how_often(rounds)["private_heads"], rounds
-    plan = private_rule.trained(
-        coordinator_for, plan, problem, times, partial(_noted, on_round, history)
-    )
+    plan = trained(coordinator_for, plan, problem, times, partial(_noted, on_round, history))
     return plan, np.zeros(0), tuple(history)
 
 

@@ -57,9 +57,7 @@ def fitted_estimates() -> tuple[Estimates, object]:
     from agnosticfair.protocol.faults import policy
 
     coordinator = coordinator_for(in_process({"a": ROWS}), policy("stop"), None, False, None)
-    state = _until_answered(
-        coordinator, FitArguments(PLAIN, None, "yes", 0, True, None, None, None), None
-    )
+    state = _until_answered(coordinator, FitArguments(PLAIN, positive="yes"), None)
     return state.plan.task.estimates, state.plan.task.encoding
 
 

@@ -20,7 +20,6 @@ from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, audit_request, certified
 from agnosticfair.auditing.inputs import (
     as_frame,
-    check_labels,
     codes,
     features,
     labels_and_decisions,
@@ -75,7 +74,7 @@ from agnosticfair.mathematics.basis import (
 from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.mathematics.subgroups import Axis, Subgroup
 from agnosticfair.methods import Fairness, Method
-from agnosticfair.model import Model
+from agnosticfair.model import Model, check_labels
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.messages import Broadcast

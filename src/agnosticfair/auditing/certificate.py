@@ -86,7 +86,7 @@ class Certificate:
         Rows.
     accuracy : float
         On the rows; nan without labels.
-    subgroups : tuple of PartRecord
+    subgroups : tuple of SubgroupRecord
         Every subgroup, all rows first.
     upper : float
         The bound beyond the rows, over the whole set at ``confidence``; nan where the rows are those of the fit.
@@ -194,9 +194,19 @@ class Certificate:
         able = [subgroup for subgroup in self.subgroups if subgroup.estimable]
         return sorted(able, key=lambda p: -p.high if isfinite(p.high) else -p.difference)
 
-    def listed(self, most: int) -> list[SubgroupRecord]:
-        """``worst_first`` for a table of so many lines: the largest measured difference is always among them."""
-        some, worst = self.worst_first[:most], self.worst_subgroup
+    def listed(self, count: int) -> list[SubgroupRecord]:
+        """The first ``count`` of ``worst_first``: the largest measured difference is always among them.
+
+        Parameters
+        ----------
+        count : int
+            Lines of the table.
+
+        Returns
+        -------
+        list of SubgroupRecord
+        """
+        some, worst = self.worst_first[:count], self.worst_subgroup
         if worst is not None and all(subgroup.name != worst.name for subgroup in some):
             some[-1] = worst
         return some
@@ -315,14 +325,13 @@ def _place(subgroup: SubgroupRecord) -> str:
 
 
 def _ratio(certificate: Certificate) -> str:
-    """The impact ratio of the worst subgroup, for the four-fifths rule, in words."""
-    if certificate.worst_ratio is None or METRICS[certificate.metric].bounds:
+    """The lowest rate over the highest, overall and in the worst subgroup, in words: for the four-fifths rule."""
+    name_of_ratio = METRICS[certificate.metric].ratio
+    if certificate.worst_ratio is None or not name_of_ratio:
         return ""
     measured, lowest, name = certificate.worst_ratio
     overall = certificate.subgroups[0]
-    text = (
-        f"; impact ratio at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
-    )
+    text = f"; {name_of_ratio} at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
     if name == overall.name:
         return text
     return f"{text}, {lower(lowest)} in any subgroup (measured {measured:.4f}, {name})"
@@ -383,10 +392,13 @@ def limit_sentence(
     level = f"{certificate.confidence if confidence is None else confidence:.0%} confidence"
     able = len(certificate.worst_first)
     if holds:
-        what = (
-            "smaller bounds of single subgroups would hold for a model that was not chosen by them"
+        what = "all other bounds and ratios would hold for a model that these rows have not chosen"
+        where = (
+            f"in each of {able:,} estimable subgroups"
+            if able > 1
+            else "in the one estimable subgroup"
         )
-        return f"Keeps the limit {limit:g} with {level} in each of {able:,} estimable subgroups; {what}."
+        return f"Keeps the limit {limit:g} with {level} {where}; {what}."
     if certificate.upper <= limit:
         why = "decisions are nearly all alike, or another sensitive feature is in the way"
         return f"The limit {limit:g} is not claimed: {why}."

@@ -21,7 +21,7 @@ from agnosticfair.data.summary import (
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, needing
 from agnosticfair.mathematics.linear import on_grid, units
-from agnosticfair.model import Model
+from agnosticfair.model import Model, check_labels
 
 MISSING = {"None", "nan", "NaN", "<NA>", "NaT"}
 NUMBERS = "biuf"
@@ -260,14 +260,6 @@ def positive_of(names: Iterable[str], positive: object) -> str:
         return "1"
     wanted = None if positive is None else name_of(positive)
     return positive_label(SummaryStatistics(0, dict.fromkeys(names, 1), {}, {}, {}), wanted)
-
-
-def check_labels(model: Model, labels: Iterable[str]) -> None:
-    """Raise if the rows have labels that the model does not know."""
-    known = (model.negative, model.positive)
-    strange = sorted({*labels} - {*known})
-    if strange and model.negative != f"not {model.positive}":
-        raise DataError(f"the label {shown(strange)} is unknown to the model: write {shown(known)}")
 
 
 def labels_and_decisions(

@@ -139,6 +139,11 @@ def _baseline(certificate: Certificate, model: Model | None, limit: float | None
     ]
     limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
     assert counted.pairs is not None
+    if counted.pairs.ndim == 1:
+        raise ModelError(
+            f"a monitor compares pairs of values, and {len(counted.pairs):,} values are too many for that: audit "
+            "again with the columns (--columns) that matter"
+        )
     return Baseline(
         axes=counted.axes,
         subgroups=tuple(by_name[subgroup.name] for subgroup in watched),
@@ -170,7 +175,7 @@ def groups_of(table: Table, baseline: Baseline) -> np.ndarray:
 def strange_groups(table: Table, baseline: Baseline) -> dict[str, tuple[str, ...]]:
     """Groups that nothing was promised of, under their columns' name."""
     column = _group_column(table, baseline)
-    there = set() if column is None else {column.categories[k] for k in np.unique(column.codes)}
+    there = set() if column is None else {*column.present}
     unknown = sorted(g for g in there - {*baseline.groups} if MISSING not in g.split(" & "))
     return {" and ".join(baseline.sensitive_features): tuple(unknown)} if unknown else {}
 

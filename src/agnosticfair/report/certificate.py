@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from agnosticfair.auditing.certificate import Certificate, lower, plain, upper
 from agnosticfair.auditing.subgroups import SubgroupRecord
 from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.metrics import METRICS, PARITY
 from agnosticfair.report.figures import BLUE, RED, canvas, tidy
 from agnosticfair.report.tables import Grid
 
@@ -46,12 +47,14 @@ def _headline(certificate: Certificate) -> Grid:
             "",
         ),
     ]
-    if certificate.worst_ratio is not None and isfinite(certificate.upper):
+    ratio = METRICS[certificate.metric].ratio
+    if certificate.worst_ratio is not None and isfinite(certificate.upper) and ratio:
         measured, lowest, name = certificate.worst_ratio
         overall = certificate.subgroups[0]
         low = f"at least {lower(overall.ratio_low)}"
-        lines.append(("impact ratio, overall", _rate(overall.ratio), low, "four-fifths rule: 0.8"))
-        lines.append(("impact ratio", f"{measured:.4f}", f"at least {lower(lowest)}", name))
+        rule = "four-fifths rule: 0.8" if ratio == PARITY.ratio else ""
+        lines.append((f"{ratio}, overall", _rate(overall.ratio), low, rule))
+        lines.append((ratio, f"{measured:.4f}", f"at least {lower(lowest)}", name))
     if certificate.kernels is not None:
         worst_case, bound = (
             upper(certificate.kernels.worst_difference),
@@ -70,7 +73,7 @@ def _headline(certificate: Certificate) -> Grid:
 
 def _able(certificate: Certificate) -> Grid:
     able = certificate.worst_first
-    head = ("subgroup", "rows", certificate.quantity, "low", "high", "impact ratio", "its low")
+    head = ("subgroup", "rows", certificate.quantity, "low", "high", "ratio", "its low")
     lines = [
         (
             p.name,
@@ -114,15 +117,14 @@ def _groups(certificate: Certificate) -> Grid:
         )
         for r in overall.rates
     ]
-    note = (
-        f"Rates and impact ratios as a bias audit wants them; lowest ratio {_rate(overall.ratio)}"
-    )
+    note = f"Rates, and each group's share of the highest one; lowest ratio {_rate(overall.ratio)}"
     if isfinite(overall.ratio_low):
         note += (
             f", with {certificate.confidence:.0%} confidence at least {lower(overall.ratio_low)}"
         )
-    note += " (four-fifths rule: 0.8)."
-    return Grid("Groups", note, ("group", "rows", "rate", "impact ratio", ""), rates)
+    four_fifths = METRICS[certificate.metric].ratio == PARITY.ratio
+    note += " (four-fifths rule: 0.8)." if four_fifths else "."
+    return Grid("Groups", note, ("group", "rows", "rate", "ratio", ""), rates)
 
 
 def figure(certificate: Certificate) -> Figure:
@@ -234,6 +236,13 @@ def subgroups_of(certificate: Certificate) -> Json:
             "ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
         }
     )
+
+
+def without_ends(subgroups: Json) -> Json:
+    """``subgroups_of`` as measured: without the ends of intervals."""
+    ends = {"low": None, "high": None, "ratio_low": None}
+    measured = [subgroup | ends for subgroup in subgroups["estimable"]]
+    return subgroups | {"estimable": measured, "overall": subgroups["overall"] | ends}
 
 
 def certified(certificate: Mapping[str, Any]) -> Json:
