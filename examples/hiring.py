@@ -9,7 +9,7 @@ def applications(n, seed, gap=0.15):
     """Applications as they are recorded: an identifier, a date, gaps, and women with shorter records."""
     rng = np.random.default_rng(seed)
     sex = rng.choice(["F", "M"], n)
-    years = rng.gamma(3.0, 2.5, n) + 1.5 * (sex == "M")
+    years = rng.gamma(3.0, 2.5, n) + (0.6 + 6 * gap) * (sex == "M")
     rows = pd.DataFrame(
         {
             "application": [f"A{seed}-{k}" for k in range(n)],
