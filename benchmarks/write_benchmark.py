@@ -14,10 +14,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from agnosticfair_research.benchmark import key_of
 from agnosticfair_research.kept import source_of
-from agnosticfair_research.report.bench import overview
 from agnosticfair_research.report.bench_numbers import aggregate
+
+from agnosticfair_research.benchmark import key_of
+from agnosticfair_research.report.bench import overview
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMMARY, REPORT = ROOT / "research/docs/benchmark.json", ROOT / "research/docs/benchmark.md"

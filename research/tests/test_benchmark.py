@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from agnosticfair_research.sceptic import as_accurate, moved
 
 from agnosticfair.errors import SettingsError
 from agnosticfair_research import benchmark, kept
 from agnosticfair_research.benchmark import Cell, Tried, cells, chosen, here, parsed, run_cell
 from agnosticfair_research.entrants import ENTRANTS, Entrant, Train, digest, from_file
-from agnosticfair_research.sceptic import as_accurate, moved
 
 CELL = Cell("oulad", "shift", 0, "coin", limits=(0.1,), request=(0.02, 0.2))
 

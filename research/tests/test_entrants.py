@@ -7,14 +7,14 @@ from subprocess import Popen
 
 import numpy as np
 import pytest
+from agnosticfair_research.entrants.fairfed import reweighting
+from agnosticfair_research.entrants.logofair import _bisected
 
 from agnosticfair.methods import Network
 from agnosticfair_research import apart
 from agnosticfair_research.benchmark import Cell, run_cell
 from agnosticfair_research.entrants import ENTRANTS, Coded, Train
 from agnosticfair_research.entrants.averaging import gap
-from agnosticfair_research.entrants.fairfed import reweighting
-from agnosticfair_research.entrants.logofair import _bisected
 from agnosticfair_research.entrants.ours import _network
 from agnosticfair_research.splits import dirichlet
 

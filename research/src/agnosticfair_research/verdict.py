@@ -1,0 +1,177 @@
+"""The benchmark in numbers: means over seeds, and the verdict on our default, as it was set beforehand.
+
+At each limit, on at least BAR of seven data sets, our default has a lower p90 *and* max than every method of others
+that does not see the attribute at like balanced accuracy (within one standard error of the difference, or NEAR), or a
+balanced accuracy higher by MORE at no larger p90. Methods that are constant are compared with nobody. One that is more
+accurate beyond that and no worse in p90 and max beats our default; any other one stands elsewhere on the trade, and
+decides nothing. A cell in which nobody can be compared is not met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agnosticfair_research.benchmark import OURS
+from agnosticfair_research.datasets import DATASETS
+
+Json = dict[str, Any]
+MAIN_LIMIT = 0.1
+BAR = 5
+NEAR, MORE = 0.01, 0.02  # balanced accuracy
+CONSTANT = 0.01  # share of positives, or negatives, under which a classifier hardly decides
+
+NUMBERS = {
+    "balanced": lambda row: row["test"]["balanced_accuracy"],
+    "accuracy": lambda row: row["test"]["accuracy"],
+    "positives": lambda row: row["test"]["positive_rate"],
+    "overall": lambda row: row["test"]["risk_difference"],
+    "mean": lambda row: row["all"]["mean"],
+    "p90": lambda row: row["all"]["p90"],
+    "max": lambda row: row["all"]["max"],
+    "kept": lambda row: float(row["kept"]),
+}
+
+
+def aggregate(cells: Iterable[Mapping[str, Any]]) -> list[Json]:
+    """A line for each protocol, data set, limit and entrant: every number of every seed."""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        if cell["protocol"] != "promise":
+            key = (cell["protocol"], cell["dataset"], cell["entrant"])
+            groups.setdefault(key, []).append(cell)
+    limits = sorted({row["limit"] for those in groups.values() for c in those for row in c["rows"]})
+    order = [*DATASETS]
+    keys = sorted(groups, key=lambda key: (key[0], order.index(key[1])))
+    return [_line(limit, *key, groups[key]) for key in keys for limit in limits]
+
+
+def _line(
+    limit: float, protocol: str, dataset: str, entrant: str, cells: Sequence[Mapping[str, Any]]
+) -> Json:
+    rows = [(cell["seed"], row) for cell in cells for row in cell["rows"] if row["limit"] == limit]
+    rows.sort(key=lambda pair: pair[0])
+    head = {"protocol": protocol, "dataset": dataset, "limit": limit, "entrant": entrant}
+    head |= {k: cells[0][k] for k in ("note", "sees", "pooled", "ours")}
+    head |= {"seeds": [seed for seed, _ in rows]}
+    head |= {"why": next((cell["why"] for cell in cells if "why" in cell), None)}
+    head |= {"seconds": round(float(np.mean([cell.get("seconds", 0.0) for cell in cells])), 2)}
+    return head | {k: [get(row) for _, row in rows] for k, get in NUMBERS.items()}
+
+
+def mean(line: Mapping[str, Any], name: str) -> float:
+    """Of a number over seeds."""
+    return float(np.mean(line[name]))
+
+
+def error(line: Mapping[str, Any], name: str) -> float:
+    """The standard error of that mean, nan of one seed."""
+    values = line[name]
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def is_constant(line: Mapping[str, Any]) -> bool:
+    """Whether hardly any test row is decided otherwise than the rest: fair, and of no use."""
+    return not CONSTANT < mean(line, "positives") < 1 - CONSTANT
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Our default beside a method of others, on the seeds that both have. more: balanced accuracy of ours less theirs,
+    with its standard error over seeds.  p90, max: theirs less ours.  outcome: a name of OUTCOMES."""
+
+    rival: str
+    more: float
+    error: float
+    p90: float
+    max: float
+    outcome: str
+
+
+OUTCOMES = {
+    "lower": "as accurate, and ours is lower in p90 and max",
+    "better": "ours is more accurate by two points or more at no larger p90",
+    "lost": "as accurate, and ours is not lower in both; or more accurate and no worse in both",
+    "elsewhere": "more accurate and less fair, or fairer and less accurate: not compared",
+}
+
+
+def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Pair:
+    """How a method of others stands to our default.
+
+    >>> base = {"entrant": "x", "seeds": [0], "balanced": [0.7], "p90": [0.1], "max": [0.2]}
+    >>> [compare(base, base | {"p90": [p], "max": [0.3], "balanced": [b]}).outcome
+    ...  for p, b in ((0.2, 0.705), (0.05, 0.705), (0.1, 0.68), (0.2, 0.75))]
+    ['lower', 'lost', 'better', 'elsewhere']
+    """
+    shared = sorted({*ours["seeds"]} & {*theirs["seeds"]})
+
+    def of(line: Mapping[str, Any], name: str) -> np.ndarray:
+        at = dict(zip(line["seeds"], line[name], strict=True))
+        return np.array([at[seed] for seed in shared])
+
+    more = of(ours, "balanced") - of(theirs, "balanced")
+    spread = float(more.std(ddof=1) / np.sqrt(len(more))) if len(more) > 1 else 0.0
+    p90, top = (float((of(theirs, k) - of(ours, k)).mean()) for k in ("p90", "max"))
+    gain = float(more.mean())
+    return Pair(theirs["entrant"], gain, spread, p90, top, _outcome(gain, spread, p90, top))
+
+
+def _outcome(gain: float, spread: float, p90: float, top: float) -> str:
+    if gain >= MORE and p90 >= 0:
+        return "better"
+    if abs(gain) <= max(spread, NEAR):
+        return "lower" if min(p90, top) > 0 else "lost"
+    return "lost" if gain < 0 and max(p90, top) <= 0 else "elsewhere"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A cell of the verdict.  ours: our default's line, None without one.  met: whether no method of others beats it
+    and at least one is beaten.  why: in words, where it is not met."""
+
+    dataset: str
+    limit: float
+    ours: Json | None
+    pairs: tuple[Pair, ...]
+    met: bool
+    why: str
+
+
+def judged(lines: Sequence[Json], protocol: str = "balanced") -> list[Judged]:
+    """Every cell of the verdict."""
+    groups: dict[tuple[str, float], list[Json]] = {}
+    for line in lines:
+        if line["protocol"] == protocol:
+            groups.setdefault((line["dataset"], line["limit"]), []).append(line)
+    return [_judged(*key, those) for key, those in groups.items()]
+
+
+def _judged(dataset: str, limit: float, lines: Sequence[Json]) -> Judged:
+    ours = next((line for line in lines if line["entrant"] == OURS and line["seeds"]), None)
+    if ours is None or is_constant(ours):
+        why = "no result of our default" if ours is None else "our default is constant"
+        return Judged(dataset, limit, ours, (), False, why)
+    rivals = [
+        line
+        for line in lines
+        if not line["ours"]
+        and not line["sees"]
+        and {*line["seeds"]} & {*ours["seeds"]}
+        and not is_constant(line)
+    ]
+    pairs = tuple(compare(ours, line) for line in rivals)
+    lost = [pair.rival for pair in pairs if pair.outcome == "lost"]
+    won = [pair for pair in pairs if pair.outcome in ("lower", "better")]
+    why = f"to {', '.join(lost)}" if lost else "" if won else "nobody to compare with"
+    return Judged(dataset, limit, ours, pairs, bool(won) and not lost, why)
+
+
+def reached(cells: Sequence[Judged]) -> dict[float, tuple[int, int]]:
+    """By limit: on how many data sets the verdict is met, and of how many."""
+    limits = sorted({cell.limit for cell in cells})
+    at = {limit: [cell.met for cell in cells if cell.limit == limit] for limit in limits}
+    return {limit: (sum(met), len(met)) for limit, met in at.items()}
