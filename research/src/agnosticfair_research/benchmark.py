@@ -10,7 +10,8 @@ rows and tried on the others. A setting keeps the limit if its worst difference 
 of the rows tried, less twice its standard error, is at most the limit. Of those that keep it the one of highest
 balanced accuracy is taken, or, of all within one standard error of that, the one whose p90 over these subgroups is
 lowest; where none keeps it, the one nearest to it. It is fitted again on all training rows, and measured on deployments
-that nobody saw. See research/docs/benchmark.md.
+that nobody saw; so are all settings of others' methods, with each of which the verdict compares. See
+research/docs/benchmark.md.
 """
 
 from __future__ import annotations
@@ -271,13 +272,15 @@ def _of_protocol(cell: Cell, entrant: Entrant, split: Prepared) -> Row:
         from agnosticfair_research.promises import promised
 
         return {"rows": [promised(split, limit) for limit in cell.limits]}
-    tried = [
-        _cross_fitted(entrant, split, a)
-        for a in (cell.request if entrant.asks else cell.request[:1])
-    ]
+    requests = cell.request if entrant.asks else cell.request[:1]
+    tried = [_cross_fitted(entrant, split, a) for a in requests]
+    rows = [_taken(tried, limit) for limit in cell.limits]
+    there = {setting.request for setting in tried if not setting.why}
+    shown = sorted({row["request"] for row in rows} if entrant.ours else there)
     return {
         "tried": [setting.brief() for setting in tried],
-        "rows": _measured(entrant, split, tried, cell.limits),
+        "rows": rows,
+        "settings": [{"request": a} | _measured(entrant, split, a) for a in shown],
     }
 
 
@@ -359,21 +362,17 @@ def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
     return min((t for t in keeping if t.as_useful_as(best)), key=lambda t: t.p90), True
 
 
-def _measured(
-    entrant: Entrant, split: Prepared, tried: Sequence[Tried], limits: Sequence[float]
-) -> list[Row]:
-    rows: list[Row] = []
-    fits: dict[float, Row] = {}
-    for limit in limits:
-        setting, keeps = chosen(tried, limit)
-        if setting.request not in fits:
-            decide = entrant.fit(split.train, setting.request)
-            if not entrant.sees:
-                _check_blind(decide, split)
-            fits[setting.request] = on_deployments(decide, split)
-        about = {"limit": limit, "request": setting.request if entrant.asks else None}
-        rows.append(about | {"kept": keeps} | fits[setting.request])
-    return rows
+def _taken(tried: Sequence[Tried], limit: float) -> Row:
+    setting, keeps = chosen(tried, limit)
+    return {"limit": limit, "request": setting.request, "kept": keeps}
+
+
+def _measured(entrant: Entrant, split: Prepared, request: float) -> Row:
+    """What a setting does, fitted on all training rows."""
+    decide = entrant.fit(split.train, request)
+    if not entrant.sees:
+        _check_blind(decide, split)
+    return on_deployments(decide, split)
 
 
 def decided(decide: Decide, table: Table) -> np.ndarray:

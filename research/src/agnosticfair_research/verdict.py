@@ -2,9 +2,10 @@
 
 At each limit, on at least BAR of seven data sets, our default has a lower p90 *and* max than every method of others
 that does not see the attribute at like balanced accuracy (within one standard error of the difference, or NEAR), or a
-balanced accuracy higher by MORE at no larger p90. Methods that are constant are compared with nobody. One that is more
-accurate beyond that and no worse in p90 and max beats our default; any other one stands elsewhere on the trade, and
-decides nothing. A cell in which nobody can be compared is not met.
+balanced accuracy higher by MORE at no larger p90. A method of others competes with every setting that it was asked for,
+so that a choice of its setting on training rows that went wrong wins nothing for us. A setting that is constant is
+compared with nobody. One that is more accurate beyond that and no worse in p90 and max beats our default; any other one
+stands elsewhere on the trade, and decides nothing. A cell in which nobody can be compared is not met.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from agnosticfair_research.benchmark import OURS
 from agnosticfair_research.datasets import DATASETS
+from agnosticfair_research.promises import totals
 
 Json = dict[str, Any]
 MAIN_LIMIT = 0.1
@@ -36,30 +38,104 @@ NUMBERS = {
 }
 
 
-def aggregate(cells: Iterable[Mapping[str, Any]]) -> list[Json]:
-    """A line for each protocol, data set, limit and entrant: every number of every seed."""
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+def summary(cells: Sequence[Mapping[str, Any]]) -> Json:
+    """All that tables and texts are made of: which cells there are, a line for each protocol, data set, limit and
+    entrant, what came of promises, and what cells cost."""
+    return {
+        "provenance": _provenance(cells),
+        "lines": aggregate(cells),
+        "promises": totals(cells),
+        "cost": _cost(cells),
+    }
+
+
+def _provenance(cells: Sequence[Mapping[str, Any]]) -> Json:
+    return {
+        "cells": len(cells),
+        "failed": sum("why" in cell for cell in cells),
+        "seeds": {
+            d: sorted({cell["seed"] for cell in cells if cell["dataset"] == d}) for d in DATASETS
+        },
+        "commits": sorted({str(cell.get("commit"))[:12] for cell in cells}),
+        "clean": all(cell.get("clean") for cell in cells),
+    }
+
+
+def _cost(cells: Sequence[Mapping[str, Any]]) -> list[Json]:
+    seconds: dict[tuple[str, str, str], list[float]] = {}
     for cell in cells:
+        key = (cell["protocol"], cell["entrant"], cell["dataset"])
+        seconds.setdefault(key, []).append(cell.get("seconds", 0.0))
+    names = ("protocol", "entrant", "dataset")
+    return [
+        {**dict(zip(names, key, strict=True)), "seconds": round(float(np.mean(values)), 2)}
+        for key, values in seconds.items()
+    ]
+
+
+def aggregate(cells: Iterable[Mapping[str, Any]]) -> list[Json]:
+    """A line for each protocol, data set, entrant and limit, of the setting that is taken at it; and, with request in
+    the limit's place, for each setting of others: every number of every seed."""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for cell in sorted(cells, key=lambda cell: cell["seed"]):
         if cell["protocol"] != "promise":
             key = (cell["protocol"], cell["dataset"], cell["entrant"])
             groups.setdefault(key, []).append(cell)
-    limits = sorted({row["limit"] for those in groups.values() for c in those for row in c["rows"]})
+    every = [cell for those in groups.values() for cell in those]
+    limits = sorted({row["limit"] for cell in every for row in cell["rows"]})
     order = [*DATASETS]
-    keys = sorted(groups, key=lambda key: (key[0], order.index(key[1])))
-    return [_line(limit, *key, groups[key]) for key in keys for limit in limits]
+    made = []
+    for key in sorted(groups, key=lambda key: (key[0], order.index(key[1]))):
+        taken = [(limit, _at_limit(groups[key], limit)) for limit in limits]
+        made += [_line("limit", limit, *key, groups[key], rows) for limit, rows in taken]
+        requests = sorted({s["request"] for c in groups[key] for s in c.get("settings", ())})
+        for request in [] if groups[key][0]["ours"] else requests:
+            rows = [
+                (cell["seed"], setting | {"kept": False})
+                for cell in groups[key]
+                for setting in cell.get("settings", ())
+                if setting["request"] == request
+            ]
+            made.append(_line("request", request, *key, groups[key], rows))
+    return made
+
+
+def _at_limit(
+    cells: Sequence[Mapping[str, Any]], limit: float
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """Of every seed the setting that is taken at a limit."""
+    found = []
+    for cell in cells:
+        by = {setting["request"]: setting for setting in cell.get("settings", ())}
+        found += [
+            (cell["seed"], by[row["request"]] | {"kept": row["kept"]})
+            for row in cell["rows"]
+            if row["limit"] == limit
+        ]
+    return found
 
 
 def _line(
-    limit: float, protocol: str, dataset: str, entrant: str, cells: Sequence[Mapping[str, Any]]
+    what: str,
+    value: float,
+    protocol: str,
+    dataset: str,
+    entrant: str,
+    cells: Sequence[Mapping[str, Any]],
+    rows: Sequence[tuple[int, Mapping[str, Any]]],
 ) -> Json:
-    rows = [(cell["seed"], row) for cell in cells for row in cell["rows"] if row["limit"] == limit]
-    rows.sort(key=lambda pair: pair[0])
-    head = {"protocol": protocol, "dataset": dataset, "limit": limit, "entrant": entrant}
+    head = {"protocol": protocol, "dataset": dataset, what: value, "entrant": entrant}
     head |= {k: cells[0][k] for k in ("note", "sees", "pooled", "ours")}
     head |= {"seeds": [seed for seed, _ in rows]}
     head |= {"why": next((cell["why"] for cell in cells if "why" in cell), None)}
-    head |= {"seconds": round(float(np.mean([cell.get("seconds", 0.0) for cell in cells])), 2)}
-    return head | {k: [get(row) for _, row in rows] for k, get in NUMBERS.items()}
+    kinds = dict.fromkeys(kind for _, row in rows for kind in row["kinds"])
+    head["kinds"] = {
+        kind: round(
+            float(np.mean([r["kinds"][kind]["p90"] for _, r in rows if kind in r["kinds"]])), 4
+        )
+        for kind in kinds
+    }
+    return head | {k: [round(get(row), 4) for _, row in rows] for k, get in NUMBERS.items()}
 
 
 def mean(line: Mapping[str, Any], name: str) -> float:
@@ -80,10 +156,12 @@ def is_constant(line: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Pair:
-    """Our default beside a method of others, on the seeds that both have. more: balanced accuracy of ours less theirs,
-    with its standard error over seeds.  p90, max: theirs less ours.  outcome: a name of OUTCOMES."""
+    """Our default beside a method of others, on the seeds that both have. request: the setting of theirs that decides.
+    more: balanced accuracy of ours less theirs, with its standard error over seeds.  p90, max: theirs less ours.
+    outcome: a name of OUTCOMES."""
 
     rival: str
+    request: float
     more: float
     error: float
     p90: float
@@ -100,9 +178,9 @@ OUTCOMES = {
 
 
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Pair:
-    """How a method of others stands to our default.
+    """How a setting of a method of others stands to our default.
 
-    >>> base = {"entrant": "x", "seeds": [0], "balanced": [0.7], "p90": [0.1], "max": [0.2]}
+    >>> base = {"entrant": "x", "request": 0.1, "seeds": [0], "balanced": [0.7], "p90": [0.1], "max": [0.2]}
     >>> [compare(base, base | {"p90": [p], "max": [0.3], "balanced": [b]}).outcome
     ...  for p, b in ((0.2, 0.705), (0.05, 0.705), (0.1, 0.68), (0.2, 0.75))]
     ['lower', 'lost', 'better', 'elsewhere']
@@ -117,7 +195,15 @@ def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Pair:
     spread = float(more.std(ddof=1) / np.sqrt(len(more))) if len(more) > 1 else 0.0
     p90, top = (float((of(theirs, k) - of(ours, k)).mean()) for k in ("p90", "max"))
     gain = float(more.mean())
-    return Pair(theirs["entrant"], gain, spread, p90, top, _outcome(gain, spread, p90, top))
+    return Pair(
+        theirs["entrant"],
+        theirs["request"],
+        gain,
+        spread,
+        p90,
+        top,
+        _outcome(gain, spread, p90, top),
+    )
 
 
 def _outcome(gain: float, spread: float, p90: float, top: float) -> str:
@@ -143,31 +229,31 @@ class Judged:
 
 def judged(lines: Sequence[Json], protocol: str = "balanced") -> list[Judged]:
     """Every cell of the verdict."""
-    groups: dict[tuple[str, float], list[Json]] = {}
-    for line in lines:
-        if line["protocol"] == protocol:
-            groups.setdefault((line["dataset"], line["limit"]), []).append(line)
-    return [_judged(*key, those) for key, those in groups.items()]
+    own = [line for line in lines if line["protocol"] == protocol]
+    keys = dict.fromkeys((line["dataset"], line["limit"]) for line in own if "limit" in line)
+    return [_judged(*key, [x for x in own if x["dataset"] == key[0]]) for key in keys]
 
 
 def _judged(dataset: str, limit: float, lines: Sequence[Json]) -> Judged:
-    ours = next((line for line in lines if line["entrant"] == OURS and line["seeds"]), None)
-    if ours is None or is_constant(ours):
-        why = "no result of our default" if ours is None else "our default is constant"
-        return Judged(dataset, limit, ours, (), False, why)
-    rivals = [
-        line
-        for line in lines
-        if not line["ours"]
-        and not line["sees"]
-        and {*line["seeds"]} & {*ours["seeds"]}
-        and not is_constant(line)
-    ]
-    pairs = tuple(compare(ours, line) for line in rivals)
-    lost = [pair.rival for pair in pairs if pair.outcome == "lost"]
-    won = [pair for pair in pairs if pair.outcome in ("lower", "better")]
+    ours = next((x for x in lines if (x["entrant"], x.get("limit")) == (OURS, limit)), None)
+    if ours is None or not ours["seeds"] or is_constant(ours):
+        why = "our default is constant" if ours and ours["seeds"] else "no result of our default"
+        return Judged(dataset, limit, None, (), False, why)
+    pairs: dict[str, list[Pair]] = {}
+    for line in lines:
+        competes = "request" in line and not line["sees"] and {*line["seeds"]} & {*ours["seeds"]}
+        if competes and not is_constant(line):
+            pairs.setdefault(line["entrant"], []).append(compare(ours, line))
+    deciding = tuple(min(those, key=_rank) for those in pairs.values())
+    lost = [pair.rival for pair in deciding if pair.outcome == "lost"]
+    won = [pair for pair in deciding if pair.outcome in ("lower", "better")]
     why = f"to {', '.join(lost)}" if lost else "" if won else "nobody to compare with"
-    return Judged(dataset, limit, ours, pairs, bool(won) and not lost, why)
+    return Judged(dataset, limit, ours, deciding, bool(won) and not lost, why)
+
+
+def _rank(pair: Pair) -> tuple[int, float]:
+    """Of a method's settings the one decides that beats our default; else one as accurate; else one that is worse."""
+    return ("lost", "lower", "better", "elsewhere").index(pair.outcome), abs(pair.more)
 
 
 def reached(cells: Sequence[Judged]) -> dict[float, tuple[int, int]]:

@@ -107,13 +107,13 @@ def _again(key: str, folder: str | None, out: Path) -> None:
 
     wanted = _named(key, folder)
     authorise([wanted.seed], code())
-    row = run_cell(wanted)
+    row = json.loads(json.dumps(run_cell(wanted)))
     print(json.dumps(row, indent=1))
     stored = {_key(other): other for other in read(out / FILE)}.get(key)
     if stored is None:
         print(f"{str(out / FILE)!r} has no such cell to compare with.")
     else:
-        same = json.loads(json.dumps(row["rows"])) == stored["rows"]
+        same = all(row.get(k) == stored.get(k) for k in ("rows", "settings", "tried"))
         print("The same numbers as stored." if same else "Other numbers than stored.")
 
 
@@ -136,8 +136,9 @@ def _named(key: str, folder: str | None) -> Cell:
 
 def _present(rows: Sequence[Mapping[str, Any]], out: Path, said: str, as_json: bool) -> None:
     from agnosticfair_research.report import bench as report
-    from agnosticfair_research.verdict import aggregate
+    from agnosticfair_research.verdict import summary
 
-    files = {"bench.md": report.document(rows).encode()}
+    made = summary(rows)
+    files = {"bench.md": report.document(made).encode()}
     text = json.dumps(rows, allow_nan=False)
-    deliver(out, files, report.grids(aggregate(rows)), said, text if as_json else None)
+    deliver(out, files, report.grids(made["lines"]), said, text if as_json else None)

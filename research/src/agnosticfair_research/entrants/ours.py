@@ -86,7 +86,6 @@ ADDITIVE = Entrant(
     "rule-additive",
     partial(rule, learner="additive"),
     "the rule over additive estimates, which can be drawn",
-    rates=True,
     ours=True,
 )
 OVERALL = Entrant(

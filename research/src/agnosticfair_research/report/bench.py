@@ -10,7 +10,6 @@ import numpy as np
 from agnosticfair.report.tables import Grid
 from agnosticfair_research.benchmark import DEVELOPMENT, OURS
 from agnosticfair_research.datasets import DATASETS
-from agnosticfair_research.promises import totals
 from agnosticfair_research.verdict import (
     BAR,
     MAIN_LIMIT,
@@ -19,7 +18,6 @@ from agnosticfair_research.verdict import (
     Json,
     Judged,
     Pair,
-    aggregate,
     error,
     is_constant,
     judged,
@@ -68,10 +66,10 @@ def span(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {' and '.join(words)}" if words else "no seed"
 
 
-def sections(cells: Sequence[Mapping[str, Any]], projected: int = 20) -> dict[str, str]:
+def sections(summary: Json, projected: int = 20) -> dict[str, str]:
     """Every table in Markdown, by name."""
-    lines = aggregate(cells)
-    made = {"provenance": provenance(cells)}
+    lines = summary["lines"]
+    made = {"provenance": provenance(summary["provenance"])}
     for protocol in ("balanced", "rate"):
         verdicts = judged(lines, protocol)
         made |= {
@@ -81,30 +79,24 @@ def sections(cells: Sequence[Mapping[str, Any]], projected: int = 20) -> dict[st
             f"tables-{protocol}": every_table(lines, protocol),
         }
     return made | {
-        "promises": promise_table(cells),
-        "cost": cost_table(cells, projected),
+        "promises": promise_table(summary["promises"]),
+        "cost": cost_table(summary["cost"], projected),
         "entrants": entrants(lines),
     }
 
 
-def provenance(cells: Sequence[Mapping[str, Any]]) -> str:
+def provenance(about: Json) -> str:
     """Which seeds, of which code."""
-    if not cells:
-        return "No cell has been run."
-    seeds = sorted({cell["seed"] for cell in cells})
+    seeds = sorted({seed for each in about["seeds"].values() for seed in each})
     kind = "development" if {*seeds} <= {*DEVELOPMENT} else "reported"
-    commits = sorted({str(cell.get("commit"))[:12] for cell in cells})
-    clean = all(cell.get("clean") for cell in cells)
-    failed = [cell for cell in cells if "why" in cell]
+    commits, clean = about["commits"], "without" if about["clean"] else "some with"
     words = [
-        f"**{kind.capitalize()} {span(seeds)}**, {len(cells)} cells, code of commit"
-        f"{'s' * (len(commits) > 1)} {', '.join(f'`{c}`' for c in commits)} "
-        f"({'without' if clean else 'some with'} local changes)."
+        f"**{kind.capitalize()} {span(seeds)}**, {about['cells']} cells, code of commit"
+        f"{'s' * (len(commits) > 1)} {', '.join(f'`{c}`' for c in commits)} ({clean} local changes)."
     ]
-    each = {d: sorted({c["seed"] for c in cells if c["dataset"] == d}) for d in DATASETS}
-    fewer = [f"{d} {span(own)}" for d, own in each.items() if own != seeds]
+    fewer = [f"{d} has {span(own)}" for d, own in about["seeds"].items() if own != seeds]
     words += [f"Fewer were run of some: {'; '.join(fewer)}."] if fewer else []
-    words += [f"{len(failed)} cells gave no result."] if failed else []
+    words += [f"{about['failed']} cells gave no result."] if about["failed"] else []
     return " ".join(words)
 
 
@@ -149,7 +141,7 @@ def _brief(line: Json | None) -> str:
 
 def overview(lines: Sequence[Json], protocol: str, limit: float = MAIN_LIMIT) -> str:
     """Every entrant on every data set at one limit."""
-    own = [line for line in lines if (line["protocol"], line["limit"]) == (protocol, limit)]
+    own = [x for x in lines if (x["protocol"], x.get("limit")) == (protocol, limit)]
     data = [name for name in DATASETS if any(line["dataset"] == name for line in own)]
     by = {(line["entrant"], line["dataset"]): line for line in own}
     names = dict.fromkeys(line["entrant"] for line in own)
@@ -173,12 +165,14 @@ def every_table(lines: Sequence[Json], protocol: str) -> str:
 
 def grids(lines: Sequence[Json], protocol: str = "balanced") -> list[Grid]:
     """A table for each data set and limit."""
-    keys = dict.fromkeys((x["dataset"], x["limit"]) for x in lines if x["protocol"] == protocol)
+    own = [x for x in lines if x["protocol"] == protocol and "limit" in x]
+    keys = dict.fromkeys((x["dataset"], x["limit"]) for x in own)
     return [_grid(lines, protocol, data, limit) for data, limit in keys]
 
 
 def _grid(lines: Sequence[Json], protocol: str, data: str, limit: float) -> Grid:
-    own = [x for x in lines if (x["protocol"], x["dataset"], x["limit"]) == (protocol, data, limit)]
+    at = (protocol, data, limit)
+    own = [x for x in lines if (x["protocol"], x["dataset"], x.get("limit")) == at]
     failed = [f"{x['entrant']}: no result: {x['why']}" for x in own if not x["seeds"]]
     rows = [_line(line) for line in own if line["seeds"]]
     return Grid(f"{data}, {protocol}, limit {limit:g}", "\n".join(failed), HEADER, rows)
@@ -198,7 +192,7 @@ def _sure(line: Json, name: str) -> str:
     return f"{mean(line, name):.3f}" + (f" ± {spread:.3f}" if np.isfinite(spread) else "")
 
 
-def promise_table(cells: Sequence[Mapping[str, Any]]) -> str:
+def promise_table(promises: Sequence[Json]) -> str:
     """What was certified and what happened, over seeds and natural deployments."""
     header = (
         *("data", "limit", "deployments", "certified", "happened", "beyond it"),
@@ -222,7 +216,7 @@ def promise_table(cells: Sequence[Mapping[str, Any]]) -> str:
             *(_when(row, name) for name in ("changed", "outside", "alarmed")),
             f"{row['warned']} of {row['hidden']}",
         )
-        for row in totals(cells)
+        for row in promises
     ]
     return table(header, lines)
 
@@ -232,25 +226,19 @@ def _when(row: Mapping[str, Any], name: str) -> str:
     return f"{row[name]}" + ("" if at is None else f" ({at:,.0f})")
 
 
-def cost_table(cells: Sequence[Mapping[str, Any]], projected: int) -> str:
+def cost_table(costs: Sequence[Json], projected: int) -> str:
     """Seconds of processor time of a cell by entrant and data set, and of the whole for so many seeds."""
-    data = [name for name in DATASETS if any(cell["dataset"] == name for cell in cells)]
-    kinds = dict.fromkeys((cell["protocol"], cell["entrant"]) for cell in cells)
+    at = {(c["protocol"], c["entrant"], c["dataset"]): c["seconds"] for c in costs}
+    data = [name for name in DATASETS if any(c["dataset"] == name for c in costs)]
     lines, total = [], np.zeros(len(data))
-    for protocol, name in kinds:
-        means = []
-        for d in data:
-            own = [
-                c["seconds"]
-                for c in cells
-                if (c["protocol"], c["entrant"], c["dataset"]) == (protocol, name, d)
-                and "seconds" in c
-            ]
-            means.append(float(np.mean(own)) if own else 0.0)
-        total += means
-        lines.append((f"{name}, {protocol}", *(f"{m:.1f}" for m in means), f"{sum(means):.0f}"))
-    hours = projected * total.sum() / 3600
+    for protocol, name in dict.fromkeys(key[:2] for key in at):
+        seconds = np.array([at.get((protocol, name, d), 0.0) for d in data])
+        total += seconds
+        lines.append(
+            (f"{name}, {protocol}", *(f"{s:.1f}" for s in seconds), f"{seconds.sum():.0f}")
+        )
     lines.append(("a seed", *(f"{t:.0f}" for t in total), f"{total.sum():.0f}"))
+    hours = projected * total.sum() / 3600
     said = (
         f"{projected} seeds: {hours:.1f} hours of one core, {hours / 2:.1f} on two. What entrants share counts for the "
         "first of a split that needs it."
@@ -269,9 +257,9 @@ def entrants(lines: Sequence[Json]) -> str:
     return "\n".join(words)
 
 
-def document(cells: Sequence[Mapping[str, Any]]) -> str:
+def document(summary: Json) -> str:
     """The page of a run."""
-    made = sections(cells)
+    made = sections(summary)
     near = f"{100 * NEAR:g} point or one standard error, {100 * MORE:g} points"
     return "\n\n".join(
         [
