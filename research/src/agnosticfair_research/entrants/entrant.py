@@ -30,8 +30,9 @@ class Coded:
 class Train:
     """Training rows by client, in tables or, for those who want arrays, encoded; and nothing of the test.
 
-    positive_rate: the share of positives that is wanted, where it is fixed.  made: what entrants share on these rows,
-    by name: estimates are learned once for all settings.
+    positive_rate: the share of positives that is wanted, where it is fixed.  balanced: whether both labels weigh
+    alike, else all rows do.  made: what entrants share on these rows, by name: estimates are learned once for all
+    settings.
     """
 
     clients: Mapping[str, Table]
@@ -39,6 +40,7 @@ class Train:
     sensitive_features: str
     seed: int
     positive_rate: float | None = None
+    balanced: bool = True
     made: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def shared(self, name: Hashable, make: Callable[[], Shared]) -> Shared:
@@ -79,8 +81,8 @@ class Train:
 
     @property
     def costs(self) -> tuple[float, float]:
-        """Of a false positive and a false negative, under which both labels weigh alike on these rows."""
-        share = float(self.pooled.y.mean())
+        """Of a false positive and a false negative."""
+        share = float(self.pooled.y.mean()) if self.balanced else 0.5
         return 2.0 * share, 2.0 * (1.0 - share)
 
     def weights(self, y: np.ndarray) -> np.ndarray:
