@@ -17,12 +17,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from agnosticfair import load_dataset
-from agnosticfair.data.splits import iid
 from agnosticfair_research.benchmark import parsed
 from agnosticfair_research.datasets import dataset
 from agnosticfair_research.entrants import ENTRANTS, Train
 from agnosticfair_research.entrants.averaging import gap
-from agnosticfair_research.splits import Split, dirichlet
+from agnosticfair_research.splits import Split, dirichlet, iid
 
 RESULTS = Path(__file__).resolve().parents[1] / "research/report/published.json"
 PUBLISHED = (

@@ -24,8 +24,7 @@ from agnosticfair.flower import control
 from agnosticfair.flower.folder import read_settings
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.site.policy import MIN_ROWS
-from agnosticfair.site.rows import shown_rows
+from agnosticfair.site.policy import MIN_ROWS, shown_rows
 
 SITES = ("north", "south")
 BIN = str(Path(sys.executable).parent)

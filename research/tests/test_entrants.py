@@ -8,14 +8,13 @@ import pytest
 from helpers import script
 from scipy.optimize import linprog
 
-from agnosticfair.data.splits import iid
 from agnosticfair_research.deployments import MIN_ROWS, MIN_SHARE
 from agnosticfair_research.entrants import ENTRANTS, Train
 from agnosticfair_research.entrants.averaging import gap
 from agnosticfair_research.entrants.fairlearn import control_column
 from agnosticfair_research.entrants.plugin import apart_by, one_multiplier
 from agnosticfair_research.entrants.thresholds import moved_within, rate_threshold
-from agnosticfair_research.splits import dirichlet
+from agnosticfair_research.splits import dirichlet, iid
 
 published = script("published")
 

@@ -15,7 +15,7 @@ from agnosticfair.flower import control
 from agnosticfair.methods import method
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Masked, Reply, pack, unpack
-from agnosticfair.protocol.secure.integers import integers
+from agnosticfair.protocol.secure.masks import integers
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,7 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.flower.folder import Federation, write_folder
 from agnosticfair.flower.node import read_site
 from agnosticfair.flower.site import policy_of, site_of
-from agnosticfair.site.policy import Refused, SitePolicy, words
-from agnosticfair.site.rows import joined, shown_rows
+from agnosticfair.site.policy import Refused, SitePolicy, joined, shown_rows, words
 
 FILES = {"north": Path("north.csv"), "south": Path("south.csv")}
 SCHEMA = Schema(

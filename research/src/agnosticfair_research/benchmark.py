@@ -254,8 +254,6 @@ def run_cell(cell: Cell) -> Row:
     if not entrant.installed:
         return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
     begin = time.process_time()
-    import sklearn.ensemble  # noqa: F401 (its threads are limited below, once they are there)
-
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another library says to its own authors

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.compiled import compiled
 from agnosticfair.mathematics.linear import log_loss, sigmoid
 from agnosticfair.mathematics.trees import (
     LEAF,
@@ -28,6 +27,7 @@ from agnosticfair.mathematics.trees import (
     ranks,
     unpack,
 )
+from agnosticfair.threads import compiled
 
 GRADIENT_BITS = 20
 """Gradients are multiples of 2^-20 where the number of rows allows it."""

@@ -27,7 +27,7 @@ from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
-from agnosticfair.report.certified import reached
+from agnosticfair.report.certificate import reached
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
 from agnosticfair.runs.ruled import about, proxy
@@ -328,7 +328,7 @@ def _subgroups(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
     )
     lines = [
         (subgroup.name, f"{subgroup.rows:,}", _number(subgroup.difference), interval_text(subgroup))
-        for subgroup in (*certificate.worst_first[:MAX_SUBGROUPS], *few[:MAX_FEW])
+        for subgroup in (*certificate.listed(MAX_SUBGROUPS), *few[:MAX_FEW])
     ]
     if len(few) > MAX_FEW:
         lines.append(

@@ -12,9 +12,9 @@ bisection.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from agnosticfair.data.table import Table
 from agnosticfair.mathematics.linear import sigmoid
@@ -32,29 +32,28 @@ def boosted_heads(train: Train) -> tuple[np.ndarray, Callable[[Table], np.ndarra
     scikit-learn's histogram gradient boosting at its defaults, once for all entrants and settings.
     """
 
+    from sklearn.ensemble import HistGradientBoostingClassifier as Trees
+
     def learn() -> tuple[np.ndarray, Callable[[Table], np.ndarray]]:
         rows, targets = train.pooled, (train.pooled.y, (train.pooled.s == 1).astype(int))
         folds = np.random.default_rng([train.seed, 3]).integers(0, HEAD_FOLDS, len(rows.y))
         P = np.empty((len(rows.y), 2))
         for k, target in enumerate(targets):
             for fold in range(HEAD_FOLDS):
-                learner = _trees(train).fit(rows.X[folds != fold], target[folds != fold])
+                learner = Trees(random_state=train.seed)
+                learner.fit(rows.X[folds != fold], target[folds != fold])
                 P[folds == fold, k] = learner.predict_proba(rows.X[folds == fold])[:, 1]
-        heads = [_trees(train).fit(rows.X, target) for target in targets]
+        heads = [Trees(random_state=train.seed).fit(rows.X, target) for target in targets]
 
         def predict(table: Table) -> np.ndarray:
             X = train.rows(table).X
-            return np.column_stack([head.predict_proba(X)[:, 1] for head in heads])
+            with threadpool_limits(1):
+                return np.column_stack([head.predict_proba(X)[:, 1] for head in heads])
 
         return P, predict
 
-    return train.shared("boosted heads", learn)
-
-
-def _trees(train: Train) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(random_state=train.seed)
+    with threadpool_limits(1):  # after the import, for its threads are none before
+        return train.shared("boosted heads", learn)
 
 
 def utility(eta: np.ndarray, costs: tuple[float, float]) -> np.ndarray:

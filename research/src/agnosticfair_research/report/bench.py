@@ -125,9 +125,8 @@ def _verdict_line(cell: Judged) -> tuple[str, ...]:
 
 
 def _pair(pair: Pair) -> str:
-    return (
-        f"{pair.rival} {pair.outcome} ({100 * pair.more:+.1f}, {pair.p90:+.3f} / {pair.max:+.3f})"
-    )
+    numbers = f"{100 * pair.more:+.1f}, {pair.p90:+.3f} / {pair.max:+.3f}"
+    return f"{pair.rival} at {pair.request:g} {pair.outcome} ({numbers})"
 
 
 def _brief(line: Json | None) -> str:

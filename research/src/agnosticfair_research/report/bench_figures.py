@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def trade(lines: Sequence[Json], protocol: str = "balanced") -> Figure:
         _tidied(axes, name)
     for axes in panels[len(data) :]:
         axes.set_axis_off()
-    handles: dict[str, object] = {}
+    handles: dict[str, Any] = {}
     for axes in panels:
         handles |= {label: h for h, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(

@@ -1,0 +1,136 @@
+"""A round's sums over rows in memory, exactly: the same bits in whatever order and at however many clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from agnosticfair.client.client import CHUNK, Client
+from agnosticfair.client.features import weighed
+from agnosticfair.data.encoding import FEATURE_BITS
+from agnosticfair.errors import DataError
+from agnosticfair.mathematics.basis import (
+    Basis,
+    comes_with_rows,
+    kernel_design,
+    kernel_width,
+    support,
+    width,
+)
+from agnosticfair.mathematics.linear import log_loss, on_grid
+from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, fields_of, of_fair, of_loss, row_values
+from agnosticfair.protocol.grid import base_bits, exponents
+from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.requests import Sums, Task, Trials
+
+KERNEL_BITS = 14
+"""Features and kernels are multiples of 2^-20 and 2^-14; what they are multiplied with is rounded to the
+bits that then remain of 53 when n rows are added, less some for values above one (``linear.on_grid``)."""
+
+KERNEL_BYTES = 1 << 29
+"""A client keeps its kernel matrices between rounds up to this many bytes, and rebuilds larger ones."""
+
+MASS = OF_FAIR.index("psi_theta")
+
+
+def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
+    """A function from a slice of the rows to K for these rows, of its ``support`` only."""
+    rows, M, design = client.prepare(task), kernel_width(basis), designed(client, task, basis)
+    if comes_with_rows(basis):
+        return design
+
+    def build(chunk: slice) -> np.ndarray:
+        return on_grid(design(chunk), KERNEL_BITS)
+
+    if len(rows.X) * M * 8 > KERNEL_BYTES:
+        return build
+    K = np.empty((len(rows.X), M))
+    for _, chunk in rows.chunks():
+        K[chunk] = build(chunk)
+    return K.__getitem__
+
+
+def designed(client: Client, task: Task, basis: Basis) -> Callable[[slice], np.ndarray]:
+    """The same as the basis makes it; or as the holder of the rows did, the first kernels where a basis has fewer."""
+    rows = client.prepare(task)
+    if not comes_with_rows(basis):
+        return lambda chunk: kernel_design(basis, rows.X[chunk, :-1], task.centres)
+    there = 0 if rows.kernels is None else rows.kernels.shape[1]
+    if rows.kernels is None or there < basis.kernels:
+        raise DataError(
+            f"{client.who} has {there} kernels of its own where {basis.kernels} are agreed: make them "
+            "with the same function at every client"
+        )
+    return rows.kernels[:, : basis.kernels].__getitem__
+
+
+def filled(
+    out: np.ndarray, values: tuple[np.ndarray, ...], gradient: np.ndarray, X: np.ndarray
+) -> np.ndarray:
+    """(values, gradient x), (n, k), written into the first rows of ``out``."""
+    out = out[: len(X)]
+    for k, value in enumerate(values):
+        out[:, k] = value
+    np.multiply(X, gradient[:, None], out=out[:, len(values) :])
+    return out
+
+
+def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
+    """What ``mathematics.sums`` states, of rows in memory."""
+    task, request, rows = broadcast.task, broadcast.request, client.prepare(broadcast.task)
+    L, F = task.basis, task.fair_basis
+    K_L, K_F = client.cached(task, kernels, L), client.cached(task, kernels, F)
+    own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
+    alpha, C, share, D = request.alpha[own_L], request.C, request.share, len(request.w)
+    scalars = len(OF_LOSS) - 1, len(OF_FAIR) - 1
+    by_loss = np.zeros((width(L, task.clients), scalars[0] + D))
+    by_fair = np.zeros((task.strata, width(F, task.clients) + 1, scalars[1] + D))
+    plain, H, correct = np.zeros(scalars[0] + D), np.zeros((D, D)), 0.0
+    size = min(CHUNK, int(np.diff(rows.starts).max()))
+    V_L, V_F = (np.empty((size, k + D)) for k in scalars)
+    spare = base_bits(task.n) - KERNEL_BITS
+    bits_x = spare - exponents(task.encoding)
+    bits_L, bits_F = (np.concatenate([np.full(k, spare), bits_x]) for k in scalars)
+    for j, chunk in rows.chunks():
+        X, k_L, k_F = rows.X[chunk], K_L(chunk), K_F(chunk)
+        weights = None if rows.weights is None else rows.weights[chunk]
+        d = np.einsum(
+            "ij,j->i", X, request.w
+        )  # unlike X @ w, the same for a row wherever it stands
+        v = row_values(d, rows.y[chunk], request.surrogate)
+        V = weighed(filled(V_L, *of_loss(v), X), bits_L, weights)
+        by_loss[own_L] += k_L.T @ V
+        plain += V.sum(axis=0)
+        V = weighed(filled(V_F, *of_fair(v), X), bits_F, weights)
+        by_fair[j, own_F] += k_F.T @ V
+        by_fair[j, -1] += V.sum(axis=0)
+        correct += float(v.right @ V[:, MASS])
+        h = ((1.0 - share) + share * (k_L @ alpha)) * v.hessian
+        h += (k_F @ C[j, own_F] + C[j, -1]) * v.g_hessian
+        H += X.T @ weighed(X * h[:, None], bits_x + KERNEL_BITS - FEATURE_BITS, weights)
+    return Reply(broadcast.round, fields_of(plain, by_loss, by_fair, H, correct))
+
+
+def trials(client: Client, broadcast: Broadcast[Trials]) -> Reply:
+    """Loss and decisions under several weights, of rows in memory: the same bits as ``sums`` has under each."""
+    task, W, rows = broadcast.task, broadcast.request.W, client.prepare(broadcast.task)
+    L, F = task.basis, task.fair_basis
+    K_L, K_F = client.cached(task, kernels, L), client.cached(task, kernels, F)
+    own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
+    by_loss = np.zeros((width(L, task.clients), len(W)))
+    by_fair = np.zeros((task.strata, width(F, task.clients) + 1, len(W)))
+    plain, spare = np.zeros(len(W)), base_bits(task.n) - KERNEL_BITS
+    bits = np.full(len(W), spare)
+    for j, chunk in rows.chunks():
+        X, y = rows.X[chunk], rows.y[chunk]
+        weights = None if rows.weights is None else rows.weights[chunk]
+        d = np.stack([np.einsum("ij,j->i", X, w) for w in W], axis=1)
+        losses = weighed(log_loss(d, y[:, None]), bits, weights)
+        hat = weighed((d > 0).astype(float), bits, weights)
+        by_loss[own_L] += K_L(chunk).T @ losses
+        by_fair[j, own_F] += K_F(chunk).T @ hat
+        by_fair[j, -1] += hat.sum(axis=0)
+        plain += losses.sum(axis=0)
+    fields = {"loss": plain, "psi_L": by_loss.T, "psi_hat": np.moveaxis(by_fair, -1, 0)}
+    return Reply(broadcast.round, fields)
