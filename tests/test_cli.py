@@ -364,10 +364,10 @@ def test_a_truncated_file_in_a_folder_is_named(call, folder):
     assert "file '1.parquet' cannot be read" in err
 
 
-def test_a_device_without_a_network_is_refused(call, files):
-    code, _, err = call("fit", "north.csv", *FIT, "--device", "cuda")
+def test_a_device_without_a_rule_or_network_is_refused(call, files):
+    code, _, err = call("fit", "north.csv", *FIT, "--method", "fairfl", "--device", "cuda")
     assert (code, err.count("\n")) == (2, 1)
-    assert "--network" in err
+    assert "fairfl" in err
 
 
 def test_held_out_rows_are_measured_at_once(call, files):

@@ -56,12 +56,13 @@ class Cache:
 
 @dataclass
 class Client:
-    """One client: its key, its rows, and a cache.  threads: that add up a stream.  folds: what it
-    is of some of its rows."""
+    """One client: its key, its rows, and a cache.  threads: that add up a stream.  device: of PyTorch, on which a
+    rule's rows are added up; None for here.  folds: what it is of some of its rows."""
 
     key: str
     table: Table | Stream
     threads: int = 1
+    device: str | None = None
     cache: Cache = field(default_factory=Cache)
     folds: dict[Fold, Client] = field(default_factory=dict, repr=False)
 

@@ -63,7 +63,7 @@ def fit(
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
     device: Annotated[
         str | None,
-        Option(help="Where a network is trained: 'cpu' or 'cuda'."),
+        Option(help="Where a rule's rows are added up, or a network is trained: 'cpu' or 'cuda'."),
     ] = None,
     run: Annotated[
         Path | None, Option(help="Folder for what 'report' shows; adds a certificate.")
@@ -99,7 +99,9 @@ def fit(
     folders = {"--run": run, "--checkpoint": checkpoint}
     _check_places(out, beside, (*files, *(test or ())), force, folders)
     chosen = _method(method, settings, device, limit)
-    roles = _clustered(with_subgroup_set(roles, chosen), cluster, limit, workers)
+    roles = _clustered(
+        with_subgroup_set(roles, chosen), cluster, limit, workers > 1 or device is not None
+    )
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     clients = _read(files, test or (), roles, dialect)
@@ -118,7 +120,7 @@ def fit(
     how |= {"sensitive_features": names, "checkpoint": checkpoint, "schema": agreed}
     limits: dict[str, Any] = {"limit": limit, "confidence": confidence, "precision": precision}
     limits["cluster"] = cluster
-    fitted, certified_limit = _fitted(clients, chosen, workers, how, limits)
+    fitted, certified_limit = _fitted(clients, chosen, workers, device, how, limits)
     left = leave(fitted, clients, out, target=target, run=run, certified_limit=certified_limit)
     tested = _tested(fitted.model, test, target, dialect)
     present(fitted, left, tested, columns, out, as_json)
@@ -160,12 +162,12 @@ def _read(
 
 
 def _clustered(
-    roles: options.Roles, cluster: str | None, limit: float | None, workers: int
+    roles: options.Roles, cluster: str | None, limit: float | None, apart: bool
 ) -> options.Roles:
     """The roles of columns, with the one that names clusters."""
     if cluster is None:
         return roles
-    if limit is None or workers > 1:
+    if limit is None or apart:
         raise SettingsError(
             "--cluster deals the rows of --limit, in one process: give a limit, or audit the model with --cluster"
         )
@@ -186,15 +188,19 @@ def _method(
     )
     if "network" in settings:
         settings = {**settings, "network": Network(settings["network"], device=device or "cpu")}
-    elif device is not None:
-        raise SettingsError("--device says where a network is trained: give --network mlp, too")
-    return build_method(chosen, **settings)
+    chosen = build_method(chosen, **settings)
+    if device is not None and "network" not in settings and chosen.rule is None:
+        raise SettingsError(
+            f"--device is for rules and networks, and method {chosen.name!r} is neither: leave it out"
+        )
+    return chosen
 
 
 def _fitted(
     clients: Mapping[str, Table | Stream],
     chosen: Method,
     workers: int,
+    device: str | None,
     how: Mapping[str, Any],
     promised: Mapping[str, Any],
 ) -> tuple[Fit, CertifiedLimit | None]:
@@ -210,7 +216,7 @@ def _fitted(
         def on_round(entry: dict) -> None:
             advance(round_words(entry))
 
-        engine = federation.in_process(clients, workers)
+        engine = federation.in_process(clients, workers, device if chosen.rule else None)
         if promised["limit"] is None:
             fitted = federation.fit(engine, chosen, on_round=on_round, **how)
             return replace(fitted, model=federation.knowing(fitted.model, clients)), None
@@ -219,7 +225,7 @@ def _fitted(
                 "a limit is found by several fits, which no checkpoint holds: leave out --checkpoint"
             )
         options = {k: v for k, v in how.items() if k not in ("checkpoint", "schema")}
-        rows_source = engine if workers > 1 else clients
+        rows_source = engine if workers > 1 or device else clients
         return fit_within(rows_source, chosen, on_round=on_round, **options, **promised)
 
 

@@ -18,6 +18,7 @@ from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.learners import linear, trees
+from agnosticfair.learners.rule import NAMES
 from agnosticfair.mathematics.linear import on_grid
 
 PROBABILITY_BITS = 20
@@ -82,8 +83,10 @@ LEARNERS: dict[str, Learner] = {}
 
 
 def register_learner(learner: Learner) -> Learner:
-    """Make a learner known by its name."""
+    """Make a learner known by its name, in every process that takes part."""
     LEARNERS[learner.name] = learner
+    if learner.name not in NAMES:
+        NAMES.append(learner.name)
     return learner
 
 

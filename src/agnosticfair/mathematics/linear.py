@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -33,23 +35,23 @@ def on_grid(v: np.ndarray, bits: int | np.ndarray) -> np.ndarray:
     return v
 
 
-def sigmoid(z: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-z)), without overflow.
+def sigmoid(z: Any, xp: Any = np) -> Any:
+    """1 / (1 + exp(-z)), without overflow.  xp: numpy or torch, here and below.
 
     >>> sigmoid(np.array([0.0, -1000.0]))
     array([0.5, 0. ])
     """
-    e = np.exp(-abs(z))
-    return np.where(z >= 0, 1.0, e) / (1.0 + e)
+    e = xp.exp(-abs(z))
+    return xp.where(z >= 0, 1.0, e) / (1.0 + e)
 
 
-def log_loss(d: np.ndarray, y: np.ndarray) -> np.ndarray:
+def log_loss(d: Any, y: Any, xp: Any = np) -> Any:
     """log(1 + exp(d)) - y d for labels y in {0, 1}, per row.
 
     >>> log_loss(np.array([0.0]), np.array([1.0])).round(4)
     array([0.6931])
     """
-    return (d + abs(d)) / 2 + np.log1p(np.exp(-abs(d))) - y * d
+    return (d + abs(d)) / 2 + xp.log1p(xp.exp(-abs(d))) - y * d
 
 
 def log_loss_derivatives(d: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

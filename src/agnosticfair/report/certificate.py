@@ -238,6 +238,13 @@ def subgroups_of(certificate: Certificate) -> Json:
     )
 
 
+def without_ends(subgroups: Json) -> Json:
+    """``subgroups_of`` as measured: without the ends of intervals."""
+    ends = {"low": None, "high": None, "ratio_low": None}
+    measured = [subgroup | ends for subgroup in subgroups["estimable"]]
+    return subgroups | {"estimable": measured, "overall": subgroups["overall"] | ends}
+
+
 def certified(certificate: Mapping[str, Any]) -> Json:
     """The set of a certificate in words, and what it compares."""
     if "subgroups" not in certificate:

@@ -197,7 +197,7 @@ def _worst(study: Json, method: Json) -> tuple[str, str, str] | None:
     elif subgroup.get("high") is not None:
         about += f"; at most {upper(subgroup['high'], 3)}"
     else:
-        about += ", measured on the rows of the fit"
+        about += f", measured on the {study['rows_are']}"
     return "Worst subgroup", f"{subgroup['difference']:.3f}", about
 
 
@@ -210,7 +210,7 @@ def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
     if not words:
         return None
     selected = words == PARITY.ratio  # the rates of decisions are what is compared
-    if selected and low is None and len(rates) > 1 and max(rates.values()) > 0:
+    if selected and ratio is None and len(rates) > 1 and max(rates.values()) > 0:
         ratio = min(rates.values()) / max(rates.values())
     if ratio is None:
         return None
