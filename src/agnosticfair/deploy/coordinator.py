@@ -1,20 +1,10 @@
-"""The Flower app: a ClientApp that answers for its site, a ServerApp that runs the fit.
-
-The app that ``deploy run`` submits imports ``client_app`` and ``server_app`` from here.
-"""
+"""The coordinator's side of a run over sites: greets them, fits, certifies, and leaves the files of its results."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
 
 from agnosticfair.auditing.fits import as_content, certificates
 from agnosticfair.auditing.limit import (
@@ -26,92 +16,33 @@ from agnosticfair.auditing.limit import (
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.schema import Schema, load_schema
 from agnosticfair.data.summary import check_labels_known, check_statistics
-from agnosticfair.errors import AgnosticFairError, FederationError, plain
+from agnosticfair.deploy.masking import BRING, read_key_list
 from agnosticfair.federation import Fit, counts_of_all, fit, statistics_of_all, summaries
-from agnosticfair.flower.causes import identity, read_visits, why_missing
-from agnosticfair.flower.control import public_key
-from agnosticfair.flower.folder import write_whole
-from agnosticfair.flower.masking import BRING, read_key_list
-from agnosticfair.flower.results import publish
-from agnosticfair.flower.site import hello, pin, reason, respond, site_of
 from agnosticfair.methods import Method, method
 from agnosticfair.private import Budget, fit_private
-from agnosticfair.protocol.engines.flower import FlowerEngine, away
+from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Coordinator, Missing, Policy, policy
 from agnosticfair.protocol.secure.keys import Roster, digest
 from agnosticfair.runs import provenance as record
 from agnosticfair.runs.provenance import as_json
-from agnosticfair.server import checkpoints
 from agnosticfair.settings import from_config
 from agnosticfair.threads import one_thread
 
-client_app, server_app = ClientApp(), ServerApp()
+Told = Callable[[dict[str, Any]], None]
 
 
-@client_app.query()
-def reply(message: Message, context: Context) -> Message:
-    """Answer one request, where Flower's own SuperNode serves a site; what goes wrong travels as a sentence."""
-    config, request = context.node_config, message.content.config_records["request"]
-    answer_record: dict[str, Any] = {"site": str(config.get("site", ""))}
-    try:
-        step, content = str(request["step"]), request["content"]
-        if step == HELLO:
-            answer_record |= {"site": site_of(config).key, "about": hello(config)}
-        else:
-            answer_record["content"] = respond(
-                config, step, content if isinstance(content, bytes) else b"?"
-            )
-        if config.get(
-            "mask-key"
-        ):  # without a place of its own a site has none for the key of a pin
-            answer_record["rows"] = pin(config, Path(str(config["mask-key"])).with_suffix(".pin"))
-    except Exception as error:
-        answer_record["failure"] = reason(error)
-    return Message(RecordDict({"answer": ConfigRecord(answer_record)}), reply_to=message)
-
-
-@server_app.main()
-def main(grid: Grid, context: Context) -> None:
-    """Run the fit that the run's settings ask for; leave model, history and certificate, or the error."""
-    config = json.loads(str(context.run_config["settings"]))
-    run, out = str(context.run_id), Path(config["out"])
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        files = results(grid, config, run)
-        publish(out, run, files)
-    except (AgnosticFairError, OSError) as error:
-        message = plain(error, 8000)
-        with suppress(OSError):
-            write(out / "error.json", {"run": run, "error": message})
-        raise FederationError(message) from None
-    # the fit is done: the next run is a new one
-    if config.get("checkpoint") and not config.get("check"):
-        (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
-
-
-def results(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]:
-    """The files of a run: its fit over the sites, told of while it goes on."""
-    out, sites = Path(config["out"]), tuple(k.strip() for k in str(config["sites"]).split(","))
-    state: dict[str, Any] = {"run": run, "round": {}, "traffic": {}, "waiting": {}}
-    write(out / "progress.json", state)
-
-    def notice(waiting: Mapping[str, str]) -> None:
-        state["waiting"] = dict(waiting)
-        write(out / "progress.json", state)
-
-    engine = FlowerEngine(grid, sites, why=_why(config, sites), notice=notice)
+def results(
+    engine: RemoteEngine, config: Mapping[str, Any], run: str, on_round: Told = lambda entry: None
+) -> dict[str, bytes]:
+    """The files of a run: its fit over the sites, or of a check what the sites said.  on_round: is given every round's
+    entry of the history."""
     about = Coordinator(engine, engine.clients(), policy_of(config), float(config["deadline"]))
     joined = greet(about, engine)
     bring_list(about, joined, config)
     if config.get("check"):
         return {"check.json": as_json({"run": run, "sites": checked(about, joined, config)})}
-
-    def tell(entry: dict) -> None:
-        state.update(round=entry, traffic=engine.traffic[-1] if engine.traffic else {}, waiting={})
-        write(out / "progress.json", state)
-
-    fitted, certified_limit = run_fit(engine, config, tell)
+    fitted, certified_limit = run_fit(engine, config, on_round)
     if certified_limit is None:
         certificate = {"run": run, **certify(fitted, engine, config)}
     else:
@@ -125,22 +56,13 @@ def results(grid: Grid, config: Mapping[str, Any], run: str) -> dict[str, bytes]
     files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}
-    history["events"] = [*about.events, *history["events"], *answered_twice(engine)]
+    history["events"] = [*about.events, *history["events"]]
     history["command"] = config.get("command") or history["command"]
     history["files"] = record.digests(files)
     return files | {"history.json": as_json(history)}
 
 
-def answered_twice(engine: FlowerEngine) -> list[dict[str, Any]]:
-    """The sites that gave two answers to one request."""
-    why = "one answer counts: see that only one process of the site runs"
-    return [
-        {"event": "answered twice", "client": key, "reason": why}
-        for key in sorted(engine.twice & {*engine.sites})
-    ]
-
-
-def greet(coordinator: Coordinator, engine: FlowerEngine) -> dict[str, Any]:
+def greet(coordinator: Coordinator, engine: RemoteEngine) -> dict[str, Any]:
     """What every site says of itself, before it is asked for anything; who is left out stays out."""
     while True:
         try:
@@ -184,15 +106,6 @@ def checked(
     return {key: {**joined[key], "rows": all_statistics[key].n} for key in all_statistics}
 
 
-def _why(config: Mapping[str, Any], sites: tuple[str, ...]) -> Callable[[str], str]:
-    """What keeps a site from answering, by the visits at the sites' door."""
-    if not config.get("folder"):
-        return away
-    folder = Path(str(config["folder"]))
-    known = {key: identity(public_key(folder / "keys" / f"{key}.pub", key)) for key in sites}
-    return lambda key: why_missing(read_visits(folder), known[key], known)
-
-
 def method_of(config: Mapping[str, Any]) -> Method:
     """The method of a run's configuration."""
     return method(str(config["method"]), **from_config(config))
@@ -212,7 +125,7 @@ def policy_of(config: Mapping[str, Any]) -> Policy:
 
 
 def run_fit(
-    engine: FlowerEngine, config: Mapping[str, Any], on_round: Any
+    engine: RemoteEngine, config: Mapping[str, Any], on_round: Any
 ) -> tuple[Fit, CertifiedLimit | None]:
     """The fit of a run's settings, and what it promises where there is a limit."""
     if config.get("epsilon"):
@@ -241,7 +154,7 @@ def run_fit(
     ), None
 
 
-def _private(engine: FlowerEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
+def _private(engine: RemoteEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
     """A fit of sums to which every site adds its share of the noise, and counts it in its own ledger."""
     schema = schema_of(config)
     assert schema is not None  # 'deploy init' asks for it
@@ -270,7 +183,7 @@ def masks_of(config: Mapping[str, Any]) -> Roster | None:
     return read_key_list(str(config["masking"])).sites if config.get("masking") else None
 
 
-def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dict[str, Any]:
+def certify(fitted: Fit, engine: RemoteEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
     if not config.get("certify", True) and fitted.model.privacy is None:
         return {"sentence": ""}
@@ -284,8 +197,3 @@ def certify(fitted: Fit, engine: FlowerEngine, config: Mapping[str, Any]) -> dic
     options["on_failure"] = policy_of(config)
     with one_thread():
         return as_content(*certificates(fitted, engine, **options))
-
-
-def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON, whole or not at all."""
-    write_whole(path, as_json(content).decode())

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.errors import SettingsError
-from agnosticfair.flower import control
-from agnosticfair.flower.bundle import app_hash
-from agnosticfair.flower.causes import identity, read_visits, why_missing
-from agnosticfair.flower.folder import (
+from agnosticfair.deploy import runner
+from agnosticfair.deploy.door import registered
+from agnosticfair.deploy.folder import (
     SETTINGS,
     Settings,
     check_hidden,
@@ -23,7 +21,7 @@ from agnosticfair.flower.folder import (
     write_new,
     write_whole,
 )
-from agnosticfair.flower.masking import (
+from agnosticfair.deploy.masking import (
     KEEPERS_KEY,
     LIST,
     keeper_of,
@@ -32,13 +30,15 @@ from agnosticfair.flower.masking import (
     read_public,
     secret_text,
 )
-from agnosticfair.flower.secrets import key_pair, renewed, tls_end
+from agnosticfair.deploy.secrets import key_pair, public_key, renewed, tls_end
+from agnosticfair.errors import SettingsError
 from agnosticfair.protocol.secure.keys import new_identity
 
-ANSWERS = "answers"
-"""What 'status' says of a SuperLink that does."""
 SOON = 14
 """Days before the end of a TLS certificate from which it is said."""
+
+STUCK = 60.0
+"""Seconds after which a run that writes nothing of itself is said to do nothing."""
 
 
 def add_site(folder: Path, key: str, file: Path) -> None:
@@ -52,8 +52,8 @@ def add_site(folder: Path, key: str, file: Path) -> None:
     if settings.run.get("secure"):
         listed = next_list(keys, lambda sites: {**sites, key: mask.public})
         keeper = keeper_of((keys / KEEPERS_KEY).read_text())
-    files = site_files(settings, key, file, authority, app_hash(), keeper)
-    files |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
+    files = site_files(settings, key, file, authority, keeper)
+    files |= {f"keys/{key}{end}": text for end, text in key_pair(key).items()}
     files |= {f"keys/{key}.mask": secret_text(mask)} if listed else {}
     for name, text in files.items():
         write_new(settings.folder / name, text)
@@ -94,13 +94,12 @@ def rotate_key(
     if mask_public is not None and public is None:
         return
     if public is not None:
-        control.public_key(public, key)
+        public_key(public, key)
         write_whole(keys / f"{key}.pub", public.read_text())
         (keys / key).unlink(missing_ok=True)
     else:
-        for end, text in key_pair().items():
+        for end, text in key_pair(key).items():
             write_whole(keys / f"{key}{end}", text, 0o644 if end else 0o600)
-    _registered(settings)
 
 
 def _rotate_mask(keys: Path, key: str, public: Path | None) -> None:
@@ -132,39 +131,29 @@ def renew(folder: Path) -> datetime:
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """The SuperLink, the sites with the cause where one is missing, the run, and the end of the TLS certificate."""
-    from agnosticfair.flower.runner import read_json
-
+    """What goes on, every site of the run with the cause where one is missing, and what wants attention."""
     settings = read_settings(folder)
-    report: dict[str, Any] = {"superlink": ANSWERS, "sites": {}, "run": None}
+    state, running = runner.read_state(settings.folder), bool(runner.holder(settings.folder))
     end = tls_end((settings.folder / "tls" / "server.crt").read_text())
+    report: dict[str, Any] = {"running": running, "run": state.get("run"), "alarms": []}
+    report |= {name: state.get(name) for name in ("round", "ended", "seen", "began")}
+    report["sites"] = state.get("sites", {}) if running else {}
     report["tls_ends"] = end.isoformat()
-    if (days := (end - datetime.now(UTC)).days) < SOON:
-        report["note"] = (
-            f"the server's TLS certificate ends in {days} days: 'agnosticfair deploy renew'"
+    alarms = [f"site {key}: {why}" for key, why in report["sites"].items() if why != "connected"]
+    if running and state and time.time() - state["seen"] > STUCK:
+        alarms.append(
+            f"the run has written nothing of itself for {time.time() - state['seen']:.0f} s"
         )
+    if not running and state and state["ended"] != "well":
+        died = "its process died; 'agnosticfair deploy run' goes on from its checkpoint"
+        alarms.append(f"run {state['run']} failed: {state['ended'] or died}")
+    if (days := (end - datetime.now(UTC)).days) < SOON:
+        alarms.append(f"the TLS certificate ends in {days} days: 'agnosticfair deploy renew'")
     try:
-        known = {site.name: site for site in control.known_sites(settings)}
-        runs = control.active_runs(settings)
-    except control.Away as error:
-        return report | {"superlink": str(error)}
-    keys = {k: control.public_key(settings.folder / "keys" / f"{k}.pub", k) for k in settings.sites}
-    identities, visits = (
-        {k: identity(public) for k, public in keys.items()},
-        read_visits(settings.folder),
-    )
-    for key, public in keys.items():
-        if key not in known or known[key].public_key != public:
-            report["sites"][key] = (
-                "its key is not registered yet: 'deploy run' or 'deploy check' does it"
-            )
-        else:
-            report["sites"][key] = why_missing(visits, identities[key], identities) or "connected"
-    if runs:
-        progress = read_json(settings.folder / "results" / "progress.json", runs[-1])
-        report["run"] = {"id": runs[-1], "round": progress.get("round", {}).get("round", 0)}
-        report["run"]["waiting"] = progress.get("waiting", {})
-    return report
+        registered(settings.folder)
+    except SettingsError as error:
+        alarms.append(str(error))
+    return report | {"alarms": alarms}
 
 
 def _known(settings: Settings, key: str) -> str:
@@ -178,12 +167,4 @@ def _with_sites(settings: Settings, sites: tuple[str, ...]) -> None:
     min_sites = int(settings.run.get("min-sites") or len(settings.sites))
     min_sites = len(sites) if min_sites == len(settings.sites) else min(min_sites, len(sites))
     run = {**settings.run, "sites": ",".join(sorted(sites)), "min-sites": min_sites}
-    changed = replace(settings, run=run)
-    write_whole(settings.folder / SETTINGS, settings_text(changed))
-    _registered(changed)
-
-
-def _registered(settings: Settings) -> None:
-    """Let a SuperLink that is up know it at once; one that is not learns it at the next run."""
-    with suppress(control.Away):
-        control.register(settings)
+    write_whole(settings.folder / SETTINGS, settings_text(replace(settings, run=run)))

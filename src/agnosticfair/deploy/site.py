@@ -1,6 +1,6 @@
 """One site: its own file, the columns' roles, and what it is willing to answer.
 
-It knows nothing of Flower: a request comes in as bytes, an answer goes out as bytes.
+It knows nothing of the line: a request comes in as bytes, an answer goes out as bytes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from agnosticfair.data.files import Roles, read_table
 from agnosticfair.data.schema import applied, brought, load_schema
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Table
+from agnosticfair.deploy.masking import BRING, masked_site, read_key_list, read_secret, take_list
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
-from agnosticfair.flower.masking import BRING, masked_site, read_key_list, read_secret, take_list
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
@@ -94,22 +94,22 @@ class Site:
 
 
 def site_of(config: Mapping[str, Any]) -> Site:
-    """A site from a SuperNode's --node-config; lists have commas between their names.
+    """A site from what its file says of it; lists have commas between their names.
 
     >>> site_of({"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "sex"}).key
     'north'
     """
     if unknown := sorted({*config} - _NAMES):
         raise SettingsError(
-            f"--node-config has {unknown[0]!r}; it can have: {', '.join(sorted(_NAMES))}"
+            f"a site's file has {unknown[0]!r}; it can have: {', '.join(sorted(_NAMES))}"
         )
     for name in ("site", "file", "target", "sensitive-features"):
         if not config.get(name):
-            raise SettingsError(f'--node-config lacks {name!r}: add {name}="..."')
+            raise SettingsError(f'the site\'s file lacks {name!r}: add {name} = "..."')
     lists: dict[str, Any] = {name: _listed(config, name) for name in _LISTS}
     allow, imports = lists.pop("allow") or tuple(STEPS), lists.pop("imports")
     if strange := [step for step in allow if step not in STEPS]:
-        raise SettingsError(f"--node-config allows {strange[0]!r}; there are: {', '.join(STEPS)}")
+        raise SettingsError(f"the site's file allows {strange[0]!r}; there are: {', '.join(STEPS)}")
     min_rows = config.get("min-rows", MIN_ROWS)
     if isinstance(min_rows, bool) or not isinstance(min_rows, int) or min_rows < 1:
         raise SettingsError(f"min-rows is {min_rows!r}: give a whole number, one or more")
@@ -173,10 +173,10 @@ def _keys(site: Site) -> KeyList:
     return read_key_list(site.mask_list, site.min_sites, site.mask_keeper)
 
 
-def hello(config: Mapping[str, Any], app: str = "") -> str:
+def hello(config: Mapping[str, Any]) -> str:
     """Who the site is and what it runs on, as JSON."""
     site, packages = site_of(config), ("agnosticfair", "numpy", "scipy", "pyarrow")
-    greeting: dict[str, Any] = {"site": site.key, "format": FORMAT, "app": app, "steps": site.allow}
+    greeting: dict[str, Any] = {"site": site.key, "format": FORMAT, "steps": site.allow}
     greeting["versions"] = {
         "python": platform.python_version(),
         **{p: version(p) for p in packages},
@@ -290,7 +290,7 @@ def reason(error: Exception) -> str:
     may quote a row."""
     if isinstance(error, AgnosticFairError):
         return str(error)
-    return f"{type(error).__name__} at the site: look at its SuperNode's log"
+    return f"{type(error).__name__} at the site: its own log says more"
 
 
 @lru_cache(maxsize=1)

@@ -17,26 +17,18 @@ from typing import Any
 
 from agnosticfair.data.files import Roles
 from agnosticfair.data.storage import write_atomically
+from agnosticfair.deploy.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
+from agnosticfair.deploy.secrets import key_pair, tls_files
 from agnosticfair.errors import SettingsError, needing, plain
-from agnosticfair.flower.bundle import app_hash
-from agnosticfair.flower.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
-from agnosticfair.flower.secrets import key_pair, tls_files
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import method
 from agnosticfair.server.plan import consents
 from agnosticfair.settings import DEFAULT, from_config, to_config
 from agnosticfair.site.policy import FOLDS, MIN_ROWS
 
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-"""Flower calls nobody: no telemetry, no look for updates."""
-
-SWIFT = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
-"""Seconds until a run that came is taken up; Flower's own value is 1."""
-
 SETTINGS, SCHEMA = "federation.toml", "schema.json"
-TOKEN = "state/control.token"  # noqa: S105 - where it is, not what it is
-RESERVED = ("superlink", "masking")
-"""Names that no site can have: start-superlink.sh, keys/masking.json."""
+RESERVED = ("masking",)
+"""Names that no site can have: keys/masking.json."""
 
 LISTS = ("numeric", "categorical", "drop", "subgroups")
 
@@ -72,8 +64,8 @@ class Federation:
         ) in self.roles.all_names():  # in lists names have commas between, and texts are quoted
             if re.search('[,"]', name) or not name.isprintable():
                 raise SettingsError(f"column {name!r}: rename it without comma and quotation mark")
-        if not 0 < self.port < 65535:
-            raise SettingsError(f"port {self.port}: name one between 1 and 65534")
+        if not 0 < self.port < 65536:
+            raise SettingsError(f"port {self.port}: name one between 1 and 65535")
         if self.run.get("epsilon") and not (self.secure and self.schema):
             raise SettingsError(
                 "privacy by --epsilon needs secure sums and --schema: ranges and categories taken from rows would show "
@@ -105,14 +97,15 @@ class Federation:
 
 @dataclass(frozen=True)
 class Settings:
-    """A federation's folder as it is read.  port: for the sites.  control: for runs, on this machine only.
-    columns: what the sites' files have in common.  run: what every run does."""
+    """A federation's folder as it is read.  host: by which sites reach it.  listen: the address that it takes for that.
+    metrics: a file for them, if they are wanted.  columns: what the sites' files have in common.  run: what every run
+    does."""
 
     folder: Path
     host: str
     listen: str
     port: int
-    control: int
+    metrics: str
     columns: Mapping[str, Any]
     run: Mapping[str, Any]
 
@@ -154,21 +147,18 @@ def write_folder(folder: Path, plan: Federation) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
     settings = _planned(folder, plan)
-    with needing("flower", "sites need Flower"):
-        secrets, app = tls_files(plan.host), app_hash()
+    with needing("secure", "sites have keys and TLS certificates"):
+        secrets = tls_files(plan.host)
     secrets |= {
         f"keys/{n}": t for n, t in (masking_files(plan.sites) if plan.secure else {}).items()
     }
     keeper = keeper_of(secrets.get(f"keys/{KEEPERS_KEY}", ""))
-    files = {
-        SETTINGS: settings_text(settings),
-        "start-superlink.sh": _script("The SuperLink: for the sites", "deploy superlink ."),
-    }
+    files = {SETTINGS: settings_text(settings)}
     files |= {SCHEMA: plan.schema} if plan.schema else {}
     authority = secrets["tls/ca.crt"]
     for key, file in plan.sites.items():
-        files |= site_files(settings, key, file, authority, app, keeper)
-        secrets |= {f"keys/{key}{end}": text for end, text in key_pair().items()}
+        files |= site_files(settings, key, file, authority, keeper)
+        secrets |= {f"keys/{key}{end}": text for end, text in key_pair(key).items()}
     try:
         for private in ("keys", "tls", "state", "results"):
             (folder / private).mkdir(0o700, parents=True)
@@ -205,7 +195,7 @@ def _planned(folder: Path, plan: Federation) -> Settings:
         **plan.run,
         "sites": ",".join(sorted(plan.sites)),
     }
-    return Settings(folder, plan.host, plan.host, plan.port, plan.port + 1, columns, run)
+    return Settings(folder, plan.host, plan.host, plan.port, "", columns, run)
 
 
 def min_sites(count: int, on_failure: str) -> int:
@@ -219,11 +209,11 @@ def min_sites(count: int, on_failure: str) -> int:
 
 def settings_text(settings: Settings) -> str:
     """The federation's own file."""
-    names = ("host", "listen", "port", "control")
+    names = ("host", "listen", "port", "metrics")
     return f"""# A federation of sites; 'agnosticfair deploy run' reads it anew for every run.
 
-# host is the name by which sites reach the SuperLink, listen the address that it takes for that.
-# port is for the sites; control is for runs, and on this machine only.
+# host is the name by which sites reach this machine, listen the address that a run takes for that.
+# metrics is a file for a node exporter's text collector, such as "state/run.prom"; none if it is empty.
 [coordinator]
 {_lines({name: getattr(settings, name) for name in names})}
 
@@ -243,7 +233,7 @@ def read_settings(folder: Path) -> Settings:
         content = tomllib.loads((folder / SETTINGS).read_text())
         run = {name: content["run"][name] for name in ("method", "sites")} | content["run"]
         at = content["coordinator"]
-        places = (str(at["host"]), str(at["listen"]), int(at["port"]), int(at["control"]))
+        places = (str(at["host"]), str(at["listen"]), int(at["port"]), str(at.get("metrics", "")))
         return Settings(folder, *places, content["columns"], run)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SettingsError(
@@ -277,7 +267,7 @@ def policy_values(settings: Settings) -> dict[str, Any]:
 
 
 def site_files(
-    settings: Settings, key: str, file: Path, authority: str, app: str, keeper: str = ""
+    settings: Settings, key: str, file: Path, authority: str, keeper: str = ""
 ) -> dict[str, str]:
     """A site's one file, and a script that starts it where everything is on one machine.  keeper: the public
     key of who keeps the list of masking keys."""
@@ -297,7 +287,6 @@ def site_files(
 
 [coordinator]
 address = {_toml(f"{settings.host}:{settings.port}")}
-app = "{app}"
 tls-authority = """
 {authority.strip()}
 """
@@ -348,11 +337,9 @@ def _toml(value: Any) -> str:
 
 
 def _script(comment: str, command: str) -> str:
-    quiet = "\n".join(f"export {name}={value}" for name, value in (QUIET | SWIFT).items())
     return f"""#!/bin/sh
 # {comment}.
 set -eu
 cd "$(dirname "$0")"
-{quiet}
 exec agnosticfair {command}
 """

@@ -162,8 +162,8 @@ def masked_site(
     keeper: str = "",
     **how: Any,
 ) -> SecureSite:
-    """A site that answers in masked sums only; its sessions are kept beside the secret key, for a process of
-    Flower's may end between two questions.  answer: behind the policy.  keeper: the public key of who keeps the list.
+    """A site that answers in masked sums only; its sessions are kept beside the secret key, for its
+    process may end between two requests.  answer: behind the policy.  keeper: the public key of who keeps the list.
     how: as ``SecureSite`` has it."""
     roster = read_key_list(keys, policy.min_sites, keeper).sites
     path, identity = Path(secret).with_suffix(".sessions"), read_secret(secret, policy.site)

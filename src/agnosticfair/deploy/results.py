@@ -18,7 +18,7 @@ LATEST = "latest"
 
 def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
     """Put the files of a run where they are looked for, in one step."""
-    draft, place = out / f".{run}.subgroup", out / run
+    draft, place = out / f".{run}.draft", out / run
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -35,7 +35,7 @@ def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         raise SettingsError(
             f"the results of run {run} cannot be written to {str(out)!r}: {error.strerror}; make room or "
-            "let the SuperLink's user write there, then 'deploy run' goes on from the checkpoint"
+            "let this user write there, then 'deploy run' goes on from the checkpoint"
         ) from None
 
 
