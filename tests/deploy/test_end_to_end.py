@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
+from agnosticfair.deploy.bundle import app_files
+from agnosticfair.deploy.fleet import Fleet
 from deployed import (
     LONG,
     SITES,
@@ -35,11 +37,9 @@ from flwr.proto.node_pb2 import Node
 from pyarrow import csv
 
 from agnosticfair.auditing.fits import as_content, certificates
-from agnosticfair.flower import admin, control, runner
-from agnosticfair.flower.bundle import app_files
-from agnosticfair.flower.fleet import Fleet
-from agnosticfair.flower.node import cause, load_key, read_site
-from agnosticfair.flower.secrets import tls_files
+from agnosticfair.deploy import admin, control, runner
+from agnosticfair.deploy.node import cause, load_key, read_site
+from agnosticfair.deploy.secrets import tls_files
 from agnosticfair.model import load_model
 from agnosticfair.threads import one_thread
 
@@ -334,7 +334,7 @@ def test_a_clock_that_is_an_hour_off_is_named(bank, monkeypatch):
     joined = read_site(bank.folder / "sites" / "north.toml")
     apart = datetime.timedelta(hours=1)
     monkeypatch.setattr(signing, "now", lambda: datetime.datetime.now(datetime.UTC) - apart)
-    monkeypatch.setattr("agnosticfair.flower.node.time.time", lambda real=time.time: real() - 3600)
+    monkeypatch.setattr("agnosticfair.deploy.node.time.time", lambda real=time.time: real() - 3600)
     with Fleet.to(joined.address, joined.tls_authority, load_key(joined.key)) as fleet:
         with pytest.raises(Exception) as refused:
             fleet.activate()

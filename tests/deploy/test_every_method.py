@@ -9,12 +9,12 @@ import os
 
 import pytest
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from deployed import SITES, Deployed, here, rows_by_site, site_rows, write_files
 
 from agnosticfair.auditing.fits import as_content, certificates
-from agnosticfair.flower import control
+from agnosticfair.deploy import control
 from agnosticfair.methods import METHODS
 from agnosticfair.threads import one_thread
 

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 import httpx
+from agnosticfair.deploy.causes import why_missing
+from agnosticfair.deploy.fleet import WireRequest
 
+from agnosticfair.deploy import node as nodes
+from agnosticfair.deploy.node import Joined, Node, cause
+from agnosticfair.deploy.prometheus import site_gauges, superlink_gauges
+from agnosticfair.deploy.results import publish
+from agnosticfair.deploy.trail import Trail
 from agnosticfair.errors import SettingsError
-from agnosticfair.flower import node as nodes
-from agnosticfair.flower.causes import why_missing
-from agnosticfair.flower.fleet import WireRequest
-from agnosticfair.flower.node import Joined, Node, cause
-from agnosticfair.flower.prometheus import site_gauges, superlink_gauges
-from agnosticfair.flower.results import publish
-from agnosticfair.flower.trail import Trail
 from agnosticfair.protocol.messages import Reply, pack
 
 CONFIG = {"site": "north", "file": "none.csv", "target": "y", "sensitive-features": "sex"}

@@ -24,8 +24,8 @@ from agnosticfair.server.reveals import UNSAID, explain
 
 @pytest.fixture
 def folder(tmp_path):
-    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.folder import Federation, write_folder
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.deploy.folder import Federation, write_folder
 
     sites = {"north": Path("north.csv"), "south": Path("so uth's.csv")}
     plan = Federation(sites, Roles("y", ("sex",), drop=("id",)), {"method": "fl"}, port=9400)
@@ -36,9 +36,6 @@ def folder(tmp_path):
 def test_scripts_are_shell_and_safe_by_default(folder):
     for script in folder.glob("*.sh"):
         subprocess.run(["sh", "-n", str(script)], check=True)
-        text = script.read_text()
-        assert "FLWR_TELEMETRY_ENABLED=0" in text
-        assert "FLWR_DISABLE_UPDATE_CHECK=1" in text
     content = tomllib.loads((folder / "federation.toml").read_text())
     assert content["run"]["sites"] == "north,south"
     assert content["coordinator"]["listen"] == "127.0.0.1"
@@ -58,7 +55,7 @@ def test_certificates_hold_together(folder):
 
 
 def test_a_folder_is_not_overwritten(folder):
-    from agnosticfair.flower.folder import Federation, write_folder
+    from agnosticfair.deploy.folder import Federation, write_folder
 
     with pytest.raises(SettingsError, match="is not empty"):
         write_folder(folder, Federation({"a": Path("a.csv")}, Roles("y", ("sex",)), secure=False))
@@ -68,24 +65,24 @@ def test_a_folder_is_not_overwritten(folder):
     "name", ["a b", "a/b", "../x", "ä", "a;b", '"', "a\n", "\x1b[2J", "-a", "a" * 65, ""]
 )
 def test_a_site_has_a_plain_name(name):
-    from agnosticfair.flower.folder import Federation
+    from agnosticfair.deploy.folder import Federation
 
     with pytest.raises(SettingsError, match="use letters"):
         Federation({name: Path("a.csv")}, Roles("y", ("sex",)))
 
 
 def test_a_site_has_no_name_of_the_coordinators_files(folder, call):
-    """A site named 'superlink' wrote its start script over the coordinator's."""
-    script = (folder / "start-superlink.sh").read_text()
-    for name in ("superlink", "SuperLink", "masking"):
+    """A site of such a name would write its key over the list of all sites' keys."""
+    text = (folder / "keys" / "masking.json").read_text()
+    for name in ("masking", "Masking"):
         code, _, err = call("deploy", "add-site", folder, f"{name}=a.csv")
         assert (code, "files of the coordinator have this name" in err) == (2, True)
-    assert (folder / "start-superlink.sh").read_text() == script
+    assert (folder / "keys" / "masking.json").read_text() == text
 
 
 def test_a_text_with_any_character_is_read_back_from_the_folder(tmp_path):
     """A newline in an option wrote a folder that nothing could read."""
-    from agnosticfair.flower.folder import Federation, read_settings, write_folder
+    from agnosticfair.deploy.folder import Federation, read_settings, write_folder
 
     odd = 'one\ntwo\t"three"\\ \x1b[2J \x7f é'
     plan = Federation({"a": Path("a")}, Roles("y", ("sex",)), {"positive": odd}, secure=False)
@@ -251,7 +248,7 @@ def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys
 
 def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):
     """They are run for real in test_end_to_end; here the text is held to what they write and read."""
-    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
     page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
     block = page.partition("## Three commands")[2].split("```")[1].splitlines()[1:]
     first, starts, last = block
@@ -280,7 +277,7 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
     ],
 )
 def test_a_federation_that_cannot_work_is_refused_at_once(tmp_path, capsys, one_request, said):
-    pytest.importorskip("cryptography", reason="needs agnosticfair[flower]")
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
     there = tmp_path / ("bank" if one_request else "a file")
     if not one_request:
         there.write_text("")
@@ -293,17 +290,17 @@ def test_a_federation_that_cannot_work_is_refused_at_once(tmp_path, capsys, one_
 
 
 def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypatch):
-    from agnosticfair.flower.folder import Federation, write_folder
+    from agnosticfair.deploy.folder import Federation, write_folder
 
     monkeypatch.setitem(sys.modules, "cryptography", None)
     plan = Federation({"a": Path("a")}, Roles("y", ("sex",)), secure=False)
-    with pytest.raises(SettingsError, match=r"install 'agnosticfair\[flower\]'"):
+    with pytest.raises(SettingsError, match=r"install 'agnosticfair\[secure\]'"):
         write_folder(tmp_path / "bank", plan)
 
 
 def test_without_pytorch_a_folder_is_written_for_what_needs_none(tmp_path, monkeypatch):
     """The documented installation has none."""
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.delitem(sys.modules, "agnosticfair.networks", raising=False)
     own = ["--sites", "a=a.csv,b=b.csv", "--target", "y", "--sensitive-features", "sex"]
@@ -314,9 +311,9 @@ def test_without_pytorch_a_folder_is_written_for_what_needs_none(tmp_path, monke
 
 
 def test_every_sensitive_column_is_protected(tmp_path):
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.apps import sensitive_features_of
-    from agnosticfair.flower.folder import Federation, read_config, write_folder
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.deploy.coordinator import sensitive_features_of
+    from agnosticfair.deploy.folder import Federation, read_config, write_folder
 
     plan = Federation({"a": Path("a")}, Roles("y", ("sex", "race")), secure=False)
     write_folder(tmp_path / "bank", plan)
@@ -325,10 +322,10 @@ def test_every_sensitive_column_is_protected(tmp_path):
 
 
 def test_a_network_can_be_deployed(tmp_path):
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
     pytest.importorskip("torch")
-    from agnosticfair.flower.apps import method_of
-    from agnosticfair.flower.folder import read_config
+    from agnosticfair.deploy.coordinator import method_of
+    from agnosticfair.deploy.folder import read_config
 
     made = {}
     for name, request in (("linear", ()), ("mlp", ("--network", "mlp"))):
@@ -346,9 +343,9 @@ def test_a_network_can_be_deployed(tmp_path):
 
 
 def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.folder import read_config
-    from agnosticfair.flower.node import read_site
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.deploy.folder import read_config
+    from agnosticfair.deploy.node import read_site
 
     request = ("--target", "y", "--sensitive-features", "sex", "--sites")
     assert call("deploy", "init", tmp_path / "bank", *request, "a=a.csv,b=b.csv")[0] == 0
@@ -369,9 +366,9 @@ def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
 
 
 def test_a_limit_can_be_deployed(tmp_path, call):
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
     from agnosticfair.data.schema import Schema
-    from agnosticfair.flower.folder import read_config
+    from agnosticfair.deploy.folder import read_config
 
     request = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
     code, _, err = call("deploy", "init", tmp_path / "no", *request, "--limit", 0.2)

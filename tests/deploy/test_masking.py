@@ -9,9 +9,7 @@ from helpers import dealt, small_table
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.errors import FederationError, SettingsError
-from agnosticfair.federation import fit
-from agnosticfair.flower.masking import (
+from agnosticfair.deploy.masking import (
     LIST,
     list_text,
     load_secret,
@@ -23,6 +21,8 @@ from agnosticfair.flower.masking import (
     read_secret,
     take_list,
 )
+from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.federation import fit
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack, unpack
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity

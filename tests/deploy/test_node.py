@@ -5,26 +5,26 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+from agnosticfair.deploy.node import load_key, read_site
 from agnosticfair.errors import SettingsError
-from agnosticfair.flower.node import load_key, read_site
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path):
     path = tmp_path / "keys" / "north"
-    load_key(path)
+    load_key(path, "north")
     path.chmod(0o644)
     with pytest.raises(SettingsError, match="others can read the key"):
-        load_key(path)
+        load_key(path, "north")
     path.chmod(0o600)
     path.write_text("no key")
-    with pytest.raises(SettingsError, match="is no private key"):
-        load_key(path)
+    with pytest.raises(SettingsError, match="are no key pair"):
+        load_key(path, "north")
 
 
 def test_a_key_is_its_owners_alone_from_its_first_moment(tmp_path, monkeypatch):
     """Outside of keys/, as packaged, it was 0644 until a chmod came."""
-    from agnosticfair.flower import folder, node
+    from agnosticfair.deploy import folder, node
 
     modes, opened = [], os.open
 
@@ -33,7 +33,7 @@ def test_a_key_is_its_owners_alone_from_its_first_moment(tmp_path, monkeypatch):
         return opened(path, flags, mode, **more)
 
     monkeypatch.setattr(folder.os, "open", watched)
-    node.load_key(tmp_path / "north")
+    node.load_key(tmp_path / "north", "north")
     assert modes == [("north", 0o600), ("north.pub", 0o644)]
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 import yaml
 
 from agnosticfair.commands.deploy import deploy
-from agnosticfair.flower.folder import QUIET, SWIFT, _script
+from agnosticfair.deploy.folder import QUIET, SWIFT, _script
 
 AT = Path(__file__).parents[2] / "packaging"
 COMMANDS = {command.name or command.callback.__name__ for command in deploy.registered_commands}

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
 
 from deployed import SITES, deployed, rows_by_site, wait, write_files

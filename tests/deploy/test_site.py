@@ -2,8 +2,8 @@
 
 import pytest
 
+from agnosticfair.deploy.site import reason, respond, site_of
 from agnosticfair.errors import DataError, FederationError, SettingsError
-from agnosticfair.flower.site import reason, respond, site_of
 from agnosticfair.protocol.messages import Reply, pack
 
 SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "sex"}
@@ -12,7 +12,7 @@ SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"colour": "red"}, "--node-config has 'colour'"),
+        ({"colour": "red"}, "file has 'colour'"),
         ({"site": ""}, "lacks 'site'"),
         ({"allow": "statistics,shell"}, "allows 'shell'"),
         ({"min-rows": 0}, "min-rows is 0"),

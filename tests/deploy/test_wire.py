@@ -5,13 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from deployed import SITES, Deployed, here, rows_by_site, site_rows, write_files
 from scipy.stats import chisquare
 
+from agnosticfair.deploy import control
 from agnosticfair.federation import fit, in_process
-from agnosticfair.flower import control
 from agnosticfair.methods import method
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Masked, Reply, pack, unpack
@@ -28,7 +28,7 @@ def rows(adult):
 EAR = """
 import sys
 from pathlib import Path
-from agnosticfair.flower import node
+from agnosticfair.deploy import node
 
 class Ear:
     def intercept(self, context, call_next):

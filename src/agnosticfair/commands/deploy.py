@@ -260,7 +260,9 @@ def _show_status(report: Mapping[str, Any]) -> None:
             f"connected, {age:.0f} s so far."
         )
     elif report["run"]:
-        print(f"No run goes on; run {report['run']} ended {report['ended'] or 'without a word'}.")
+        print(
+            f"No run goes on; run {report['run']} {'is done' if report['ended'] == 'well' else 'failed'}."
+        )
     else:
         print("There was no run yet.")
     print(f"TLS certificate: good until {report['tls_ends'][:10]}.")

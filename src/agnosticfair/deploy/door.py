@@ -74,7 +74,8 @@ class Door:
     _answers: queue.SimpleQueue[tuple[str, dict[str, Any]]] = field(
         default_factory=queue.SimpleQueue
     )
-    _shaking: list[asyncio.StreamWriter] = field(default_factory=list)
+    _shaking: list[Any] = field(default_factory=list)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _keys: dict[bytes, str] = field(default_factory=dict)
     _stamp: Any = None
     _count: int = 0
@@ -144,8 +145,8 @@ class Door:
             for link in self.links.values():
                 link.writer.write(frame({"end": True}))
                 link.writer.close()
-        for writer in self._shaking:
-            writer.transport.abort()
+        for raw in self._shaking:
+            raw.abort()
         await asyncio.sleep(0.1)  # for what is on its way out
 
     def _post(self, site: str, head: Mapping[str, Any], content: bytes) -> None:
@@ -153,29 +154,41 @@ class Door:
             link.asked = str(head["id"])
             link.writer.write(frame(head, content))
 
-    async def _let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A new connection, of which nothing is known."""
-        self._shaking.append(writer)
+    def _let_in(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A new connection, of which nothing is known; of too many the oldest goes."""
+        self._shaking.append(writer.transport)
         for old in self._shaking[:-HANDSHAKES]:
-            old.transport.abort()
-            self._shaking.remove(old)
+            old.abort()
+        task = asyncio.create_task(self._shake_hands(writer.transport))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _shake_hands(self, raw: Any) -> None:
+        """Let in who holds a registered key."""
+        loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
         try:
-            await writer.start_tls(self._tls, ssl_handshake_timeout=HANDSHAKE)
+            transport = await loop.start_tls(
+                raw, protocol, self._tls, server_side=True, ssl_handshake_timeout=HANDSHAKE
+            )
         except (OSError, EOFError) as error:
-            self._refuse(writer, error)
+            self._refuse(raw, error)
             return
         finally:
-            if writer in self._shaking:
-                self._shaking.remove(writer)
-        public = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            self._shaking.remove(raw)
+        if transport is None:  # it went away
+            return
+        protocol.connection_made(transport)
+        public = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
         if site := self._keys.get(public):
+            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
             await self._talk(site, public, reader, writer)
-        writer.transport.abort()
+        transport.abort()
 
-    def _refuse(self, writer: asyncio.StreamWriter, error: Exception) -> None:
+    def _refuse(self, raw: Any, error: Exception) -> None:
         """Write down why somebody was not let in; who only came and went is nobody."""
-        peer = writer.get_extra_info("peername") or ("?",)
-        writer.transport.abort()
+        peer = raw.get_extra_info("peername") or ("?",)
+        raw.abort()
         if isinstance(error, ssl.SSLError) and error.reason in REFUSALS:
             self.refused = (time.time(), f"from {peer[0]}: {REFUSALS[error.reason]}")
 

@@ -50,9 +50,12 @@ async def read_frame(
             raise Broken("the connection ended within a frame")
         alive()
     try:
-        return dict(json.loads(text)), bytes(body)
-    except (ValueError, TypeError, RecursionError):
-        raise Broken("a frame's head is no JSON object") from None
+        head = json.loads(text)
+    except (ValueError, RecursionError):
+        head = None
+    if not isinstance(head, dict):
+        raise Broken("a frame's head is no JSON object")
+    return head, bytes(body)
 
 
 def server_tls(folder: Path, registered: Iterable[str]) -> ssl.SSLContext:

@@ -38,6 +38,8 @@ AGAIN = 1.0
 EXPIRED, NOT_YET, MISMATCH = 10, 9, (62, 64)
 """OpenSSL's codes of a TLS certificate that is refused."""
 
+UNKNOWN = "its key is not registered (any more): let the coordinator put its public key into keys/"
+
 
 @dataclass(frozen=True)
 class Joined:
@@ -159,7 +161,7 @@ class Node:
                     self.trail.write("disconnected", why=why)
                 last_message, failed = why, failed + 1
             self._measure(connected=False)
-            await asyncio.sleep(AGAIN * min(failed, 5) * random.uniform(0.8, 1.2))  # noqa: S311
+            await asyncio.sleep(AGAIN * min(failed + 1, 5) * random.uniform(0.8, 1.2))  # noqa: S311
 
     async def _connected(self) -> None:
         """A connection, from its begin to the run's end."""
@@ -171,7 +173,10 @@ class Node:
         self._alive()
         beating = asyncio.create_task(self._beat(writer))
         try:
-            head, _ = await read_frame(reader, lambda: 0, self._alive)
+            try:
+                head, _ = await read_frame(reader, lambda: 0, self._alive)
+            except (OSError, EOFError):  # a refused key is told by nothing but the end
+                raise FederationError(UNKNOWN) from None
             if "welcome" not in head:
                 raise FederationError(plain(head.get("refused", "it was not let in"), 200))
             self.run = plain(head.get("run", ""), 40)

@@ -80,8 +80,6 @@ def run_federation(folder: Path, notify: Notify | None = None, timeout: float = 
     settings = read_settings(folder)
     config = read_config(folder)
     run, out = _run(settings, config, notify or Notify(), timeout)
-    checkpoint = Path(config["checkpoint"]) / checkpoints.FILE
-    checkpoint.unlink(missing_ok=True)  # the fit is done: the next run is a new one
     history = json.loads((out / "history.json").read_text())
     return Result(run, load_model(out / "model.safetensors"), history, out)
 
@@ -126,6 +124,8 @@ def _run(
         except KeyboardInterrupt:
             live.write(ended="it was stopped")
             raise
+        if run != CHECK:  # the fit is done: the next run is a new one
+            (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
         live.write(ended="well", waiting={})
     return run, out
 

@@ -1,10 +1,12 @@
-"""The Flower engine and the site's app, over a grid of this process: no SuperLink is started."""
+"""The engine of remote sites and the coordinator's run, over a line in this process."""
 
 import csv
 import json
 import random
 import shutil
 import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,20 +14,19 @@ import numpy as np
 import pytest
 from helpers import dealt, small_table
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
-
-from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from agnosticfair.data.axes import edges_of, histogram
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.summary import summary_statistics
+from agnosticfair.deploy import coordinator, node
+from agnosticfair.deploy.node import Joined
+from agnosticfair.deploy.results import publish
 from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.flower import apps
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
-from agnosticfair.protocol.engines.flower import FlowerEngine
+from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import FORMAT
 from agnosticfair.protocol.privacy.store import ledger_folder
@@ -47,16 +48,6 @@ def write_csv(path, table):
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-@pytest.fixture(autouse=True)
-def _identity(monkeypatch):
-    """Flower's messages take the run and node from a global that its processes set."""
-    from flwr.supercore.task_identity import TaskIdentity
-
-    for name in ("_run_id", "_node_id", "_task_id"):
-        if name in vars(TaskIdentity):
-            monkeypatch.setattr(TaskIdentity, name, 1)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sites")
@@ -70,48 +61,39 @@ def node_config(key, path, **more):
     return {"site": key, "file": str(path), "target": "y", "sensitive-features": "sex", **more}
 
 
-class FakeGrid:
-    """Carries messages to the ClientApp's function; hooks can lose, change or replace replies."""
+class FakeLine:
+    """Carries requests to the sites' own function; a hook can lose or change answers."""
 
-    def __init__(self, configs, names=None):
-        self.ids = {random.getrandbits(60): config for config in configs}
-        self.names = names or {}
-        self.started = dict.fromkeys(self.ids, "1")
-        self.replies, self.log = {}, []
-        self.hook = lambda step, site, message, reply: reply
+    def __init__(self, configs):
+        self.sites = {config["site"]: config for config in configs}
+        self.started = dict.fromkeys(self.sites, 1)
+        self.replies, self.log, self.ids = [], [], {}
+        self.hook = lambda step, site, answer: answer
 
-    def get_nodes(self):
-        for node, config in self.ids.items():
-            yield NodeInfo(
-                node_id=node,
-                name=self.names.get(config["site"], ""),
-                last_activated_at=self.started[node],
-            )
+    def present(self):
+        return self.started
 
-    def push_messages(self, messages):
-        found = []
-        for message in messages:
-            identity = f"m{len(self.log)}"
-            message.metadata.__dict__["_message_id"] = identity
-            config = self.ids[message.metadata.dst_node_id]
-            step = message.content["request"]["step"]
-            self.log.append((step, config["site"]))
-            reply = apps.reply(message, Context(1, 1, config, RecordDict(), {}))
-            reply = self.hook(step, config["site"], message, reply)
-            if reply is not None:
-                self.replies[identity] = reply
-            found.append(identity)
-        return found
+    def post(self, site, request):
+        config, step = self.sites[site], request["step"]
+        self.log.append((step, site))
+        self.ids[site] = request["id"]
+        pinned = Path(config["file"]).with_suffix(".log")
+        joined = Joined("", 0, "", config, pinned, pinned)
+        answer = self.hook(step, site, node.answer(joined, request, request["content"]))
+        if answer is not None:
+            self.replies.append((site, {"id": request["id"], **answer}))
 
-    def pull_messages(self, identities):
-        found = [i for i in identities if i in self.replies]
-        random.shuffle(found)  # the order in which replies come means nothing
-        return [self.replies.pop(i) for i in found]
+    def collect(self, seconds):
+        if not self.replies:
+            time.sleep(0.01)
+        random.shuffle(self.replies)  # the order in which answers come means nothing
+        replies, self.replies = self.replies, []
+        return replies
 
 
-def engine_over(files, sites=None, names=None, **more):
-    grid = FakeGrid([node_config(k, p, **more.get(k, {})) for k, p in files.items()], names)
-    return FlowerEngine(grid, tuple(sites or files), pause=0.01), grid
+def engine_over(files, sites=None, **more):
+    line = FakeLine([node_config(k, p, **more.get(k, {})) for k, p in files.items()])
+    return RemoteEngine(line, tuple(sites or files)), line
 
 
 def test_a_network_is_the_in_process_one_bit_for_bit(files):
@@ -119,11 +101,11 @@ def test_a_network_is_the_in_process_one_bit_for_bit(files):
     chosen_method = method(
         "agnosticfair", network=Network("mlp", (4,), steps=3), kernels=20, max_rounds=4
     )
-    engine, grid = engine_over(files)
+    engine, line = engine_over(files)
     result = fit(engine, chosen_method)
     here = fit(read_clients(files.values(), ROLES), chosen_method)
     assert result.model.digest == here.model.digest
-    assert [step for step, _ in grid.log].count("train") == 3 * 4
+    assert [step for step, _ in line.log].count("train") == 3 * 4
 
 
 def test_a_site_knows_its_own_networks_by_a_module_it_names(files, tmp_path, monkeypatch):
@@ -142,7 +124,7 @@ def test_a_site_knows_its_own_networks_by_a_module_it_names(files, tmp_path, mon
 
 def site_without(monkeypatch, key, change):
     """One site answers as if it were installed otherwise; ``change`` gets a patch that lasts so long."""
-    inner = apps.respond
+    inner = node.respond
 
     def respond(config, step, content):
         with monkeypatch.context() as patch:
@@ -150,7 +132,7 @@ def site_without(monkeypatch, key, change):
                 change(patch)
             return inner(config, step, content)
 
-    monkeypatch.setattr(apps, "respond", respond)
+    monkeypatch.setattr(node, "respond", respond)
 
 
 def no_torch(patch):
@@ -177,21 +159,21 @@ def test_a_site_that_cannot_train_the_network_is_named_before_any_training(
 ):
     pytest.importorskip("torch")
     site_without(monkeypatch, "south", change)
-    engine, grid = engine_over(files)
+    engine, line = engine_over(files)
     with pytest.raises(FederationError, match=f"'moments' failed at client 'south': {said}"):
         fit(engine, method("fl", network="mlp", max_rounds=2))
-    assert "train" not in {step for step, _ in grid.log}
+    assert "train" not in {step for step, _ in line.log}
 
 
 @pytest.mark.parametrize("name", ["agnosticfair", "agnosticfair-printed", "afl"])
 def test_the_model_is_the_in_process_one_bit_for_bit(files, name):
-    engine, grid = engine_over(files)
+    engine, line = engine_over(files)
     result = fit(engine, name)
     here = fit(read_clients(files.values(), ROLES), name)
     assert result.model.digest == here.model.digest
     assert result.history == here.history
-    steps = [step for step, _ in grid.log]
-    assert steps.count("hello") == steps.count("statistics") == 3
+    steps = [step for step, _ in line.log]
+    assert steps.count("statistics") == 3
     rounds = sum(steps.count(name) for name in ("sums", "trials", "average"))
     assert rounds == 3 * result.rounds
     assert {t["site"] for t in engine.traffic} == {*files}
@@ -199,88 +181,87 @@ def test_the_model_is_the_in_process_one_bit_for_bit(files, name):
 
 
 def test_a_node_that_is_not_asked_for_takes_no_part(files):
-    engine, grid = engine_over(files, sites=("north", "south"))
+    engine, line = engine_over(files, sites=("north", "south"))
     result = fit(engine, "fl")
     assert result.model.clients == 2
-    assert ("statistics", "east") not in grid.log
+    assert ("statistics", "east") not in line.log
 
 
 def test_a_site_that_is_away_is_named_after_the_deadline(files):
     engine, _ = engine_over({"north": files["north"]}, sites=("north", "south"))
-    with pytest.raises(FederationError, match="client 'south': it is not connected: start"):
+    with pytest.raises(FederationError, match="client 'south': it is not connected: start it"):
         fit(engine, "fl", deadline=0.2)
 
 
-def test_two_nodes_with_one_name_are_refused(files):
-    grid = FakeGrid([node_config("north", p) for p in files.values()])
-    with pytest.raises(FederationError, match="two nodes say that they are site 'north'"):
-        fit(FlowerEngine(grid, ("north",), pause=0.01), "fl")
-
-
-def test_a_node_cannot_take_the_name_of_another_key(files):
-    names = {"east": "east", "north": "south", "south": "north"}
-    engine, grid = engine_over(files, names=names)
-    with pytest.raises(FederationError, match=r"client 'north' .*it says that it is site 'south'"):
-        fit(engine, "fl")
-    assert "hello" not in {step for step, _ in grid.log}  # a registered name need not be asked for
-
-
-def lost_once(grid, step, restart):
-    """The south's reply to that step is lost once; its SuperNode may come back as a new process."""
+def lost_once(line, step, restart):
+    """The south's answer to that step is lost once; it may come back as a new process."""
     lost = []
 
-    def hook(one_request, site, message, reply):
+    def hook(one_request, site, answer):
         if one_request == step and site == "south" and not lost:
-            lost.append(message)
+            lost.append(answer)
             if restart:
-                grid.started[message.metadata.dst_node_id] = "2"
+                line.started = {**line.started, site: 2}
             return None
-        return reply
+        return answer
 
     return hook
 
 
 @pytest.mark.parametrize("step", ["statistics", "centres", "sums"])
-def test_a_supernode_that_was_started_anew_is_asked_again_at_once(files, step):
-    engine, grid = engine_over(files)
-    grid.hook = lost_once(grid, step, restart=True)
+def test_a_site_that_was_started_anew_is_asked_again_at_once(files, step):
+    engine, line = engine_over(files)
+    line.hook = lost_once(line, step, restart=True)
     result = fit(engine, "agnosticfair", deadline=30.0)
     here = fit(read_clients(files.values(), ROLES), "agnosticfair")
     assert result.model.digest == here.model.digest
     assert result.events == ()
 
 
-def test_a_reply_that_is_late_is_asked_for_again_by_policy(files):
-    engine, grid = engine_over(files)
-    grid.hook = lost_once(grid, "sums", restart=False)
-    result = fit(engine, "fl", deadline=0.3, on_failure=Policy(retries=1))
+def late_reply(line, answer):
+    """An answer as it comes in: to the last request that its site was sent."""
+    return "south", {"id": line.ids["south"], **answer}
+
+
+def test_a_late_answer_still_counts_by_policy(files):
+    engine, line = engine_over(files)
+    late = []
+
+    def hook(step, site, answer):
+        if step == "sums" and site == "south" and not late:
+            late.append(answer)
+            threading.Timer(0.6, lambda: line.replies.append(late_reply(line, answer))).start()
+            return None
+        return answer
+
+    line.hook = hook
+    result = fit(engine, "fl", deadline=0.3, on_failure=Policy(retries=5))
     assert result.events[0]["client"] == "south"
     assert "no answer in time" in result.events[0]["reason"]
     here = fit(read_clients(files.values(), ROLES), "fl")
     assert result.model.digest == here.model.digest
 
 
-def answered(message, **record):
-    return Message(RecordDict({"answer": ConfigRecord(record)}), reply_to=message)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda m: Message(Error(8, "row 3: secret"), reply_to=m), "Flower's error 8"),
-        (lambda m: answered(m, site="south", content=b"junk"), "'south' is damaged"),
-        (lambda m: answered(m, site="north", content=b""), "says that it is site 'north'"),
-        (lambda m: answered(m, site="south"), "no content"),
-        (lambda m: Message(RecordDict(), reply_to=m), "says that it is site ''"),
+        ({"content": b"junk"}, "'south' is damaged"),
+        ({"site": "north"}, "says that it is site 'north'"),
+        ({"content": b""}, "no content"),
+        ({"content": None}, "no content"),
+        ({"site": None}, "says that it is site 'None'"),
     ],
-    ids=["crash", "junk", "imposter", "empty", "bare"],
+    ids=["junk", "imposter", "empty", "none", "bare"],
 )
-def test_a_reply_that_is_none_ends_the_fit_by_name(files, change, said):
-    engine, grid = engine_over(files)
-    grid.hook = lambda step, site, m, r: change(m) if (step, site) == ("sums", "south") else r
-    with pytest.raises(FederationError, match=f"'sums' failed at client 'south': .*{said}") as told:
-        fit(engine, "fl")
-    assert "secret" not in str(told.value)
+def test_an_answer_that_is_none_ends_the_fit_by_name_at_once(files, change, said):
+    """Under 'wait' it was asked for again, without a word, for an hour."""
+    engine, line = engine_over(files)
+    line.hook = lambda step, site, answer: (
+        answer | change if (step, site) == ("sums", "south") else answer
+    )
+    with pytest.raises(FederationError, match=f"'sums' failed at client 'south': .*{said}"):
+        fit(engine, "fl", on_failure="wait")
+    assert line.log.count(("sums", "south")) == 1
 
 
 @pytest.mark.parametrize(
@@ -304,25 +285,28 @@ def test_a_reply_that_is_none_ends_the_fit_by_name(files, change, said):
 def test_a_site_refuses_and_is_named_before_any_training(files, more, said):
     from agnosticfair.errors import AgnosticFairError
 
-    engine, grid = engine_over(files, south=more)
+    engine, line = engine_over(files, south=more)
     with pytest.raises(AgnosticFairError, match=said):
         fit(engine, "agnosticfair")
-    assert "sums" not in {step for step, _ in grid.log}
+    assert "sums" not in {step for step, _ in line.log}
 
 
 def test_an_error_of_another_kind_tells_its_type_only(files, monkeypatch):
     def broken(*args):
         raise RuntimeError("row 17 has income 12345")
 
-    monkeypatch.setattr(apps, "respond", broken)
+    monkeypatch.setattr(node, "respond", broken)
     engine, _ = engine_over(files)
     with pytest.raises(FederationError, match="RuntimeError at the site") as told:
         fit(engine, "fl")
     assert "12345" not in str(told.value)
 
 
-def request(config):
-    return Context(7, 0, {}, RecordDict(), {"settings": json.dumps(config)})
+def run_over(line, config):
+    """A run as 'deploy run' has it, without its door."""
+    engine, out = RemoteEngine(line, tuple(config["sites"].split(","))), Path(config["out"])
+    publish(out, "7", coordinator.results(engine, config, "7"))
+    return engine
 
 
 def run_server(files, out, **changes):
@@ -330,11 +314,11 @@ def run_server(files, out, **changes):
     config |= {"checkpoint": str(out / "state")}
     config |= {name.replace("_", "-"): value for name, value in changes.items()}
     shown = {"shows-rows": changes.get("centres") == "rows", "min-rows": 1}  # few, in fifths
-    _, grid = engine_over(files, **dict.fromkeys(files, shown))
-    return grid, lambda: apps.main(grid, request(config))
+    _, line = engine_over(files, **dict.fromkeys(files, shown))
+    return line, lambda: run_over(line, config)
 
 
-def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
+def test_a_run_leaves_model_history_and_certificate(files, tmp_path):
     _, run = run_server(files, tmp_path)
     run()
     here = fit(read_clients(files.values(), ROLES), "fairfl")
@@ -347,26 +331,24 @@ def test_the_server_app_writes_model_history_and_certificate(files, tmp_path):
     (study,) = data([read_run(tmp_path)])["studies"]
     assert study["methods"][0]["certified"] is None  # measured on the rows of the fit
     assert study["methods"][0]["sentence"] == certificate["sentence"]
-    assert not [*(tmp_path / "state").iterdir()]  # done: the next run begins anew
 
 
 @pytest.mark.parametrize("network", ["", "mlp"])
-def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
+def test_a_run_goes_on_from_its_checkpoint(files, tmp_path, network):
     if network:
         pytest.importorskip("torch")
     wanted = {"network": network, "max-rounds": 5}
-    grid, run = run_server(files, tmp_path, deadline=0.3, **wanted)
+    line, run = run_server(files, tmp_path, deadline=0.3, **wanted)
     rounds = []
 
-    def hook(step, site, message, reply):
+    def hook(step, site, answer):
         rounds.append(step)
         times = rounds.count("train" if network else "sums")
-        return None if times > 9 else reply  # dies in the fourth round
+        return None if times > 9 else answer  # dies in the fourth round
 
-    grid.hook = hook
+    line.hook = hook
     with pytest.raises(FederationError):
         run()
-    assert json.loads((tmp_path / "error.json").read_text())["run"] == "7"
     _, run = run_server(files, tmp_path, **wanted)
     run()
     history = json.loads((tmp_path / "history.json").read_text())
@@ -380,8 +362,8 @@ def test_the_server_app_goes_on_from_its_checkpoint(files, tmp_path, network):
 
 def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path):
     config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
-    _, grid = engine_over(files, south={"allow": "statistics,sums"})
-    apps.main(grid, request(config))
+    _, line = engine_over(files, south={"allow": "statistics,sums"})
+    run_over(line, config)
     assert (tmp_path / "model.safetensors").is_file()
     content = json.loads((tmp_path / "certificate.json").read_text())
     assert "does not answer step 'histograms'" in content["sentence"]
@@ -426,55 +408,54 @@ def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, nam
     [("fairfl", {}, 0), ("agnosticfair", {}, 0), ("agnosticfair", {"centres": "rows"}, 1)],
 )
 def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, more, rows):
-    grid, run = run_server(files, tmp_path, method=name, max_rounds=2, **more)
+    line, run = run_server(files, tmp_path, method=name, max_rounds=2, **more)
     run()
-    steps = [step for step, site in grid.log if site == "north"]
+    steps = [step for step, site in line.log if site == "north"]
     assert (steps.count("centres"), steps.count("decisions")) == (rows, int(name == "agnosticfair"))
     assert "worst_difference" in json.loads((tmp_path / "certificate.json").read_text())
 
 
 def test_a_restated_problem_has_its_model_and_its_certificate(files, tmp_path):
     config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
-    _, grid = engine_over(files, south={"allow": "statistics"})
-    apps.main(grid, request(config | {"on-failure": "drop"}))
+    _, line = engine_over(files, south={"allow": "statistics"})
+    run_over(line, config | {"on-failure": "drop"})
     rest = [files["east"], files["north"]]
     here = fit(read_clients(rest, ROLES), "fairfl")
     assert load_model(tmp_path / "model.safetensors").digest == here.model.digest
     content = json.loads((tmp_path / "certificate.json").read_text())
     assert content["n"] == here.model.rows
-    assert ("decisions", "south") not in grid.log
+    assert ("decisions", "south") not in line.log
     events = json.loads((tmp_path / "history.json").read_text())["events"]
     assert events[-1] == {"event": "restated", "without": ["south"], "clients": 2}
 
 
 def test_replies_are_added_in_the_order_of_the_keys(files):
-    """Addition of floats is not associative, and the grid shuffles: equal bits are no accident."""
+    """Addition of floats is not associative, and the line shuffles: equal bits are no accident."""
     engine, _ = engine_over(files)
     one, two = (fit(engine, "agnosticfair").model.w for _ in range(2))
     np.testing.assert_array_equal(one, two)
 
 
 def test_a_site_of_another_message_format_ends_the_run_by_name(files, tmp_path, monkeypatch):
-    def elsewhere(config, app=""):
+    def elsewhere(config):
         told = {"format": "agnosticfair-message-0" if config["site"] == "south" else FORMAT}
         return json.dumps(told)
 
-    monkeypatch.setattr(apps, "hello", elsewhere)
-    grid, run = run_server(files, tmp_path)
-    said = "'hello' failed at client 'south': its messages have the format 'agnosticfair-message-0'"
+    monkeypatch.setattr(node, "hello", elsewhere)
+    line, run = run_server(files, tmp_path)
+    said = r"'hello' failed at client 'south': its messages \(version .*\) have the format 'agnosticfair-message-0'"
     with pytest.raises(FederationError, match=said):
         run()
-    assert json.loads((tmp_path / "error.json").read_text())["error"].startswith("step 'hello'")
-    assert {step for step, _ in grid.log} == {"hello"}
+    assert {step for step, _ in line.log} == {"hello"}
 
 
 def test_a_model_of_too_few_sites_is_no_success(files, tmp_path):
     config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
     config |= {"on-failure": "drop", "min-sites": 2}
     declines = {"min-rows": 1000}
-    _, grid = engine_over(files, south=declines, north=declines)
+    _, line = engine_over(files, south=declines, north=declines)
     with pytest.raises(FederationError, match="1 clients would remain of at least 2"):
-        apps.main(grid, request(config))
+        run_over(line, config)
     assert not (tmp_path / "model.safetensors").exists()
 
 
@@ -485,21 +466,6 @@ def test_one_empty_site_of_twenty_is_named(files, tmp_path):
     engine, _ = engine_over({**paths, "s13": empty})
     with pytest.raises(FederationError, match=r"client 's13'.*no rows"):
         fit(engine, "fl")
-
-
-def test_a_site_that_answers_twice_counts_once_and_is_named(files, tmp_path):
-    grid, run = run_server(files, tmp_path, method="fl")
-    inner, south = grid.pull_messages, next(n for n, c in grid.ids.items() if c["site"] == "south")
-    grid.pull_messages = lambda identities: [
-        m
-        for reply in inner(identities)
-        for m in [reply] * (2 if reply.metadata.src_node_id == south else 1)
-    ]
-    run()
-    here = fit(read_clients(files.values(), ROLES), "fl")
-    assert load_model(tmp_path / "model.safetensors").digest == here.model.digest
-    events = json.loads((tmp_path / "history.json").read_text())["events"]
-    assert [(e["event"], e["client"]) for e in events] == [("answered twice", "south")]
 
 
 def test_results_of_two_runs_are_not_reported_as_one(files, tmp_path):
@@ -514,17 +480,27 @@ def test_results_of_two_runs_are_not_reported_as_one(files, tmp_path):
         read_run(tmp_path)
 
 
-def test_who_is_waited_for_is_told_live(files, tmp_path, monkeypatch):
-    from agnosticfair.protocol.engines import flower
+def test_who_is_waited_for_is_told_live(files, monkeypatch):
+    from agnosticfair.protocol.engines import remote
 
-    monkeypatch.setattr(flower, "LOOK", 0.05)
+    monkeypatch.setattr(remote, "LOOK", 0.05)
     engine, _ = engine_over({"north": files["north"]}, sites=("north", "south"))
     told = []
     engine.notice = lambda waiting: told.append(dict(waiting))
     with pytest.raises(FederationError, match="client 'south'"):
         fit(engine, "fl", deadline=0.5)
-    assert told[0] == {"south": "it is not connected: start it, and register its key"}
+    assert told[0] == {"south": "it is not connected: start it"}
     assert told[-1] == {}
+
+
+def test_a_run_ends_when_its_time_is_up_and_says_who_held_it_up(files, monkeypatch):
+    from agnosticfair.protocol.engines import remote
+
+    monkeypatch.setattr(remote, "LOOK", 0.05)
+    engine, _ = engine_over({"north": files["north"]}, sites=("north", "south"))
+    engine.until = time.monotonic() + 0.3
+    with pytest.raises(FederationError, match=r"time is up .*'south': it is not connected"):
+        fit(engine, "fl", on_failure="wait")
 
 
 @pytest.mark.parametrize("name", ["fairfl", "agnosticfair"])
@@ -560,10 +536,10 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
     "name",
     [n if n == "fairfl" else pytest.param(n, marks=pytest.mark.slow) for n in sorted(METHODS)],
 )
-def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_path):
+def test_secure_sums_over_a_line_give_the_same_model(name, network, files, tmp_path):
     if network and METHODS[name].rule is not None:
         return  # a rule has learners instead
-    from agnosticfair.flower.masking import LIST, masking_files, read_key_list
+    from agnosticfair.deploy.masking import LIST, masking_files, read_key_list
 
     for file, text in masking_files(files).items():
         (tmp_path / file).write_text(text)
@@ -575,22 +551,22 @@ def test_secure_sums_over_flower_give_the_same_model(name, network, files, tmp_p
         | {"min-rows": 1, **consents}
         for key in files
     }
-    engine, grid = engine_over(files, **own)
+    engine, line = engine_over(files, **own)
     secure = fit(engine, chosen_method, secure=read_key_list(tmp_path / LIST).sites)
     here = fit(read_clients(files.values(), ROLES), chosen_method)
     assert secure.model.digest == here.model.digest
     assert secure.history == here.history
-    assert "statistics" not in {step for step, _ in grid.log}
+    assert "statistics" not in {step for step, _ in line.log}
     engine, _ = engine_over(files, **own)
     with pytest.raises(FederationError, match="masked sums only"):
         fit(engine, "fairfl")
 
 
-def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
+def test_private_sums_over_a_line_spend_a_budget_at_the_sites(files, tmp_path):
     """From 'deploy init' to the model: every site adds its share of the noise, and keeps its own ledger."""
     from agnosticfair.data.schema import schema_of
-    from agnosticfair.flower.folder import Federation, read_config, write_folder
-    from agnosticfair.flower.node import read_site
+    from agnosticfair.deploy.folder import Federation, read_config, write_folder
+    from agnosticfair.deploy.node import read_site
 
     schema = schema_of(summary_statistics(ROWS, "all"), "y")
     agreed = json.dumps(schema.to_json())
@@ -598,25 +574,25 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, min_rows=1))
     config = read_config(tmp_path / "bank")
     sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
-    grid = FakeGrid(list(sites.values()))
-    engine = FlowerEngine(grid, tuple(files), pause=0.01)
-    made, _ = apps.run_fit(engine, config, None)
+    line = FakeLine(list(sites.values()))
+    engine = RemoteEngine(line, tuple(files))
+    made, _ = coordinator.run_fit(engine, config, None)
     assert made.model.privacy["epsilon"] == pytest.approx(50.0)
-    request = {step for step, _ in grid.log}
-    assert request == {"hello", "keys", "agree", *(f"private_{k}" for k in PRIVATE_STEPS)}
+    request = {step for step, _ in line.log}
+    assert request == {"keys", "agree", *(f"private_{k}" for k in PRIVATE_STEPS)}
     ledgers = [json.loads(path.read_text()) for path in ledger_folder().glob("*.json")]
     assert [len(ledger["multipliers"]) for ledger in ledgers] == [3 + made.rounds] * len(files)
     assert all(ledger["plans"] == {} and len(ledger["ended"]) == 1 for ledger in ledgers)
-    certificate = apps.certify(made, engine, config)
+    certificate = coordinator.certify(made, engine, config)
     assert certificate["subgroups"][0]["high"] >= certificate["worst_difference"]
     assert "under noise, at most" in certificate["sentence"]
     # the same requests: the same answers, which cost once
-    again, _ = apps.run_fit(engine, config, None)
+    again, _ = coordinator.run_fit(engine, config, None)
     assert again.model.digest == made.model.digest
     with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
-        apps.run_fit(engine, {**config, "tau": 0.2}, None)
+        coordinator.run_fit(engine, {**config, "tau": 0.2}, None)
     with pytest.raises(FederationError, match="answers private steps only"):
-        fit(engine, "fairfl", secure=apps.masks_of(config), schema=schema)
+        fit(engine, "fairfl", secure=coordinator.masks_of(config), schema=schema)
     # the same rows in files of other names, in a folder with keys of its own: the same budget
     renamed = {
         key: Path(shutil.copy(path, tmp_path / f"other-{key}.csv")) for key, path in files.items()
@@ -625,14 +601,14 @@ def test_private_sums_over_flower_spend_a_budget_at_the_sites(files, tmp_path):
     config = read_config(tmp_path / "anew") | {"tau": 0.2}
     sites = [read_site(tmp_path / "anew" / "sites" / f"{key}.toml").config for key in files]
     with pytest.raises(FederationError, match=r"the privacy budget of site '\w+' is spent"):
-        apps.run_fit(FlowerEngine(FakeGrid(sites), tuple(files), pause=0.01), config, None)
+        coordinator.run_fit(RemoteEngine(FakeLine(sites), tuple(files)), config, None)
 
 
 def test_a_private_site_answers_whatever_its_rows_are(files, tmp_path):
     """Few rows of a group, numbers out of range, values that nobody declared: no refusal tells of them."""
     from agnosticfair.data.schema import schema_of
-    from agnosticfair.flower.folder import Federation, read_config, write_folder
-    from agnosticfair.flower.node import read_site
+    from agnosticfair.deploy.folder import Federation, read_config, write_folder
+    from agnosticfair.deploy.node import read_site
 
     schema = schema_of(summary_statistics(ROWS, "all"), "y")
     files = {key: Path(shutil.copy(path, tmp_path)) for key, path in files.items()}
@@ -647,28 +623,28 @@ def test_a_private_site_answers_whatever_its_rows_are(files, tmp_path):
     write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, min_rows=100))
     config = read_config(tmp_path / "bank")
     sites = [read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files]
-    made, _ = apps.run_fit(FlowerEngine(FakeGrid(sites), tuple(files), pause=0.01), config, None)
+    made, _ = coordinator.run_fit(RemoteEngine(FakeLine(sites), tuple(files)), config, None)
     assert made.model.privacy["epsilon"] == pytest.approx(50.0)
 
 
 def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
     """Sites that signed off a schema show no outline, and are not asked for one."""
     from agnosticfair.data.schema import schema_of
-    from agnosticfair.flower.folder import Federation, read_config, write_folder
-    from agnosticfair.flower.node import read_site
+    from agnosticfair.deploy.folder import Federation, read_config, write_folder
+    from agnosticfair.deploy.node import read_site
 
     agreed = json.dumps(with_bins(schema_of(summary_statistics(ROWS, "all"), "y")).to_json())
     run = {"method": "fairfl", "positive": "yes", "max-rounds": 2}
     write_folder(tmp_path / "bank", Federation(files, ROLES, run, schema=agreed, min_rows=1))
     config = read_config(tmp_path / "bank")
     sites = [read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files]
-    grid = FakeGrid(sites)
-    engine = FlowerEngine(grid, tuple(files), pause=0.01)
-    made, _ = apps.run_fit(engine, config, None)
-    certificate = apps.certify(made, engine, config)
+    line = FakeLine(sites)
+    engine = RemoteEngine(line, tuple(files))
+    made, _ = coordinator.run_fit(engine, config, None)
+    certificate = coordinator.certify(made, engine, config)
     assert "There is no certificate" not in certificate["sentence"]
     assert certificate["n"] == len(ROWS)
-    assert not {"outline", "statistics"} & {step for step, _ in grid.log}
+    assert not {"outline", "statistics"} & {step for step, _ in line.log}
 
 
 def with_bins(schema):
@@ -684,8 +660,8 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     from agnosticfair.auditing import limit as limits
     from agnosticfair.auditing.proof import verify
     from agnosticfair.data.schema import schema_of
-    from agnosticfair.flower.folder import Federation, read_config, write_folder
-    from agnosticfair.flower.node import read_site
+    from agnosticfair.deploy.folder import Federation, read_config, write_folder
+    from agnosticfair.deploy.node import read_site
     from agnosticfair.protocol.secure import site as secure_site
 
     monkeypatch.setattr(limits, "MAX_FITS", 3)
@@ -699,7 +675,7 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     config = read_config(tmp_path / "bank") | {"out": str(tmp_path / "out")}
     (tmp_path / "out").mkdir()
     sites = {key: read_site(tmp_path / "bank" / "sites" / f"{key}.toml").config for key in files}
-    left = apps.results(FakeGrid(list(sites.values())), config, "1")
+    left = coordinator.results(FakeLine(list(sites.values())), config, "1")
     how = {"sensitive_features": "sex", "positive": "yes", "schema": schema}
     here, certified_limit = limits.fit_within(
         read_clients(files.values(), ROLES), **how, **promised
@@ -719,9 +695,9 @@ PRIVATE_STEPS = ("plan", "counts", "moments", "gradients", "decisions")
 
 
 def test_privacy_without_what_it_needs_is_refused(files):
+    from agnosticfair.deploy.folder import Federation
+    from agnosticfair.deploy.site import site_of
     from agnosticfair.errors import SettingsError
-    from agnosticfair.flower.folder import Federation
-    from agnosticfair.flower.site import site_of
 
     with pytest.raises(SettingsError, match="needs secure sums and --schema"):
         Federation(files, ROLES, {"epsilon": 3.0})
@@ -734,21 +710,6 @@ def test_privacy_without_what_it_needs_is_refused(files):
         site_of(node_config("north", "a.csv", **private))
 
 
-def pinned_over(files, tmp_path):
-    """An engine whose sites pin their rows, as ours do."""
-    from agnosticfair.flower.site import pin
-
-    engine, grid = engine_over(files)
-
-    def pinned(step, site, message, reply):
-        config = node_config(site, files[site])
-        reply.content["answer"]["rows"] = pin(config, tmp_path / f"{site}.pin")
-        return reply
-
-    grid.hook = pinned
-    return engine, grid, pinned
-
-
 def test_rows_that_change_in_a_run_or_before_it_is_resumed_are_refused_with_the_site(
     files, tmp_path
 ):
@@ -757,14 +718,14 @@ def test_rows_that_change_in_a_run_or_before_it_is_resumed_are_refused_with_the_
     whole = files["north"].read_bytes()
     head, first, second, *others = whole.splitlines(keepends=True)
     fewer = b"".join((head, first, second, *others[:-5]))
-    engine, grid, pinned = pinned_over(files, tmp_path)
+    engine, line = engine_over(files)
 
-    def changing(step, site, message, reply):
-        if [step for step, _ in grid.log].count("sums") == 7:
+    def changing(step, site, answer):
+        if [step for step, _ in line.log].count("sums") == 7:
             files["north"].write_bytes(fewer)
-        return pinned(step, site, message, reply)
+        return answer
 
-    grid.hook = changing
+    line.hook = changing
     here = {"checkpoint": tmp_path / "kept"}
     with pytest.raises(FederationError, match="the rows of site 'north' changed since"):
         fit(engine, "fairfl", **here)
@@ -772,16 +733,16 @@ def test_rows_that_change_in_a_run_or_before_it_is_resumed_are_refused_with_the_
     # other rows with the same summary statistics, too
     files["north"].write_bytes(b"".join((head, second, first, *others)))
     with pytest.raises(SettingsError, match="the rows of site 'north' differs"):
-        fit(pinned_over(files, tmp_path)[0], "fairfl", **here)
+        fit(engine_over(files)[0], "fairfl", **here)
     files["north"].write_bytes(whole)
-    engine = pinned_over(files, tmp_path)[0]
+    engine = engine_over(files)[0]
     resumed = fit(engine, "fairfl", **here)
     assert any(event["event"] == "resumed" for event in resumed.events)
     assert resumed.model.digest == fit(engine_over(files)[0], "fairfl").model.digest
     # in the certificate's phase, too
     files["north"].write_bytes(fewer)
     with pytest.raises(FederationError, match="the rows of site 'north' changed since"):
-        apps.certify(resumed, engine, {"deadline": 60.0})
+        coordinator.certify(resumed, engine, {"deadline": 60.0})
 
 
 def test_a_site_lost_in_the_certificates_phase_ends_the_run_and_keeps_the_checkpoint(
@@ -790,40 +751,34 @@ def test_a_site_lost_in_the_certificates_phase_ends_the_run_and_keeps_the_checkp
     """It was exit 0, without a certificate and without a checkpoint."""
     config = {"method": "fl", "sites": ",".join(files), "deadline": 1.0, "out": str(tmp_path)}
     config |= {"checkpoint": str(tmp_path / "kept"), "on-failure": "stop"}
-    _, grid = engine_over(files)
+    _, line = engine_over(files)
     counting = {"histograms", "decisions", "subgroup_counts"}
-    grid.hook = lambda step, site, message, reply: (
-        None if site == "south" and step in counting else reply
-    )
+    line.hook = lambda step, site, answer: None if site == "south" and step in counting else answer
     with pytest.raises(FederationError, match=r"'south'.*it gave no answer in time"):
-        apps.main(grid, request(config))
+        run_over(line, config)
     assert (tmp_path / "kept" / "checkpoint.safetensors").exists()
     assert not (tmp_path / "model.safetensors").exists()
-    grid.hook = lambda step, site, message, reply: reply
-    apps.main(grid, request(config))
+    line.hook = lambda step, site, answer: answer
+    run_over(line, config)
     assert (
         "no certificate" not in json.loads((tmp_path / "certificate.json").read_text())["sentence"]
     )
-    assert not (tmp_path / "kept" / "checkpoint.safetensors").exists()
 
 
 def test_what_a_site_sends_is_shown_without_escapes_and_in_short(files, tmp_path, capsys):
-    engine, grid = engine_over(files)
+    engine, line = engine_over(files)
     loud = "\x1b[2J\x1b]0;title\x07\nroot#\u202e " + "x" * 100_000
 
-    def hostile(step, site, message, reply):
-        told = {"site": site, "failure": loud} if step == "sums" else dict(reply.content["answer"])
-        return Message(RecordDict({"answer": ConfigRecord(told)}), reply_to=message)
+    def hostile(step, site, answer):
+        return {"site": site, "failure": loud} if step == "sums" else answer
 
-    grid.hook = hostile
+    line.hook = hostile
     with pytest.raises(FederationError) as failed:
         fit(engine, "fl")
     assert str(failed.value).isprintable()
     assert len(str(failed.value)) < 3000
 
-    grid.hook = lambda step, site, message, reply: Message(
-        RecordDict({"answer": ConfigRecord({"site": site, "about": about})}), reply_to=message
-    )
+    line.hook = lambda step, site, answer: answer | {"about": about}
     about = json.dumps({"format": FORMAT, "versions": {loud: loud}, "steps": [loud[:100]]})
     told = engine.exchange("hello", None, ("north",), 5.0)["north"]
     assert told.reason.isprintable()  # too long

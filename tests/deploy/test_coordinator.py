@@ -3,14 +3,14 @@
 import pytest
 
 from agnosticfair.cli import main
-from agnosticfair.flower.site import site_of
+from agnosticfair.deploy.site import site_of
 from agnosticfair.methods import method
 
 
 def test_a_metric_can_be_deployed(tmp_path):
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.apps import method_of
-    from agnosticfair.flower.folder import read_config
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.deploy.coordinator import method_of
+    from agnosticfair.deploy.folder import read_config
 
     columns = ("--target", "y", "--sensitive-features", "sex", "--sensitive-features", "race")
     request = ("--metric", "equalized_odds", "--intersections", "--tau", "0.07")
@@ -33,10 +33,10 @@ def test_a_metric_can_be_deployed(tmp_path):
 
 
 def test_columns_that_name_subgroups_reach_every_site(tmp_path, call):
-    pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
-    from agnosticfair.flower.apps import method_of
-    from agnosticfair.flower.folder import read_config
-    from agnosticfair.flower.node import read_site
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.deploy.coordinator import method_of
+    from agnosticfair.deploy.folder import read_config
+    from agnosticfair.deploy.node import read_site
 
     request = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
     subgroups = ("--subgroups-by", "town,site", "--depth", "3", "--min-share", "0.02")
