@@ -1,7 +1,7 @@
 """Every method over real sites with secure sums: model, history and certificate of the in-process fit, to the last bit.
 
 It takes minutes, so it runs only where AGNOSTICFAIR_EVERY is set; CI has some of these fits (test_end_to_end), and all
-of them over an engine that passes bytes (protocol/engines/test_flower).
+of them over an engine that passes bytes (protocol/engines/test_remote).
 """
 
 import json
@@ -14,7 +14,6 @@ pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 from deployed import SITES, Deployed, here, rows_by_site, site_rows, write_files
 
 from agnosticfair.auditing.fits import as_content, certificates
-from agnosticfair.deploy import control
 from agnosticfair.methods import METHODS
 from agnosticfair.threads import one_thread
 
@@ -34,8 +33,6 @@ def bank(rows, tmp_path_factory):
     deployed = Deployed(tmp_path_factory.mktemp("every") / "bank", rows)
     deployed.consent()
     try:
-        deployed.start("superlink")
-        control.register(deployed.settings)
         deployed.start(*SITES)
         yield deployed
     finally:

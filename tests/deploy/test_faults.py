@@ -1,10 +1,8 @@
-"""Faults of the table in docs/deploy.md that need no server: a site, its connection, the door, the results."""
+"""Faults of the table in docs/deploy.md that need no line: a site's answers, its log, the results."""
 
 import errno
 import json
 import os
-import ssl
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,13 +10,9 @@ import pytest
 
 pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
-import httpx
-from agnosticfair.deploy.causes import why_missing
-from agnosticfair.deploy.fleet import WireRequest
-
 from agnosticfair.deploy import node as nodes
-from agnosticfair.deploy.node import Joined, Node, cause
-from agnosticfair.deploy.prometheus import site_gauges, superlink_gauges
+from agnosticfair.deploy.node import Joined, Node, answer
+from agnosticfair.deploy.prometheus import run_gauges, site_gauges
 from agnosticfair.deploy.results import publish
 from agnosticfair.deploy.trail import Trail
 from agnosticfair.errors import SettingsError
@@ -27,63 +21,8 @@ from agnosticfair.protocol.messages import Reply, pack
 CONFIG = {"site": "north", "file": "none.csv", "target": "y", "sensitive-features": "sex"}
 
 
-class FakeFleet:
-    """Requests in order; what was answered to each."""
-
-    def __init__(self, *requests, app="a" * 64, taken=True, broken=None):
-        self.requests, self.told, self.app = [*requests], [], app
-        self.taken, self.broken, self.left = taken, broken, 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def activate(self):
-        if self.broken:
-            raise self.broken
-
-    def beat(self):
-        pass
-
-    def leave(self):
-        self.left += 1
-
-    def pull(self):
-        return self.requests.pop(0) if self.requests else None
-
-    def app_of(self, run):
-        return self.app
-
-    def push(self, one_request, told, seconds):
-        self.told.append(told)
-        return self.taken
-
-
-def node(tmp_path, fleet, **changes):
-    joined = Joined(
-        "localhost:1", "", "a" * 64, {**CONFIG, **changes}, tmp_path / "k", tmp_path / "l"
-    )
-    return Node(joined, Trail(tmp_path / "north.log"), lambda: fleet)
-
-
-def request(step, content=b"", run=5):
-    return WireRequest(run, step, content, "1")
-
-
-def trail(tmp_path):
-    return [json.loads(line) for line in (tmp_path / "north.log").read_text().splitlines()]
-
-
-def test_a_site_answers_no_run_of_another_app(tmp_path):
-    fleet = FakeFleet(request("statistics"), app="b" * 64)
-    node(tmp_path, fleet).answer(fleet, fleet.pull())
-    said = "site 'north' does not answer run 5: its app bbbbbbbbbbbb is not the registered aaaaaaaaaaaa"
-    assert fleet.told[0]["failure"].startswith(said)
-    assert "content" not in fleet.told[0]
-    (event,) = trail(tmp_path)
-    assert (event["event"], event["step"], event["answered"]) == ("refused", "statistics", 0)
+def joined(tmp_path, **changes):
+    return Joined("", 0, "", {**CONFIG, **changes}, tmp_path / "k", tmp_path / "l")
 
 
 @pytest.mark.parametrize(
@@ -98,132 +37,38 @@ def test_a_site_answers_no_run_of_another_app(tmp_path):
 def test_a_request_that_cannot_be_answered_is_a_sentence_with_the_site(
     tmp_path, step, content, said
 ):
-    fleet = FakeFleet(request(step, content))
-    node(tmp_path, fleet).answer(fleet, fleet.pull())
-    assert said in fleet.told[0]["failure"]
+    told = answer(joined(tmp_path), {"step": step}, content)
+    assert said in told["failure"]
+    assert "content" not in told
 
 
 def test_a_site_says_what_it_runs_on_and_pins_its_rows_by_a_keyed_digest(tmp_path):
     rows, pins = tmp_path / "rows.csv", []
     for text in ("a\n1\n", "a\n1\n", "a\n2\n"):
         rows.write_text(text)
-        fleet = FakeFleet(request("hello"))
-        node(tmp_path, fleet, file=str(rows)).answer(fleet, fleet.pull())
-        about = json.loads(fleet.told[0]["about"])
-        assert about["app"] == "a" * 64
-        assert {"python", "agnosticfair", "numpy"} <= about["versions"].keys()
-        pins.append(fleet.told[0]["rows"])
+        told = answer(joined(tmp_path, file=str(rows)), {"step": "hello"}, b"")
+        assert {"python", "agnosticfair", "numpy"} <= json.loads(told["about"])["versions"].keys()
+        pins.append(told["rows"])
     assert pins[0] == pins[1] != pins[2]
     assert (tmp_path / "l.pin").stat().st_mode & 0o777 == 0o600
     (tmp_path / "l.pin").unlink()
-    fleet = FakeFleet(request("hello"))
-    node(tmp_path, fleet, file=str(rows)).answer(fleet, fleet.pull())
-    assert fleet.told[0]["rows"] != pins[2]  # nobody without the key can test a guess of the rows
+    told = answer(joined(tmp_path, file=str(rows)), {"step": "hello"}, b"")
+    assert told["rows"] != pins[2]  # nobody without the key can test a guess of the rows
 
 
-def test_an_answer_to_a_run_that_has_ended_is_written_down_and_the_site_goes_on(tmp_path):
-    fleet = FakeFleet(request("hello"), taken=False)
-    node(tmp_path, fleet).answer(fleet, fleet.pull())
-    assert trail(tmp_path)[-1]["event"] == "not taken"
-
-
-def test_an_answer_is_written_down_when_it_was_sent_and_not_before(tmp_path):
-    fleet = FakeFleet(request("hello"))
-    site = node(tmp_path, fleet)
+def test_an_error_of_another_kind_is_located_in_the_sites_own_log_without_its_words(
+    tmp_path, monkeypatch
+):
+    """The log said: look at the site's log."""
 
     def broken(*_):
-        assert not (tmp_path / "north.log").exists()
-        raise httpx.ReadError("gone")
+        raise RuntimeError("row 17 has income 12345")
 
-    fleet.push = broken
-    with pytest.raises(httpx.ReadError):
-        site.answer(fleet, fleet.pull())
-    assert [event["event"] for event in trail(tmp_path)] == ["not sent"]
-    assert site.trail.sent == 0
-
-
-def test_a_site_connects_again_and_says_a_cause_once(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(nodes, "AGAIN", 0.01)
-    good = FakeFleet(request("hello"))
-    ways = [FakeFleet(broken=httpx.ConnectError("refused"))] * 3 + [good]
-    made = node(tmp_path, None)
-    made.connect = lambda: ways.pop(0)
-    inner = good.push
-
-    def push(*arguments):
-        made.stopping.set()
-        return inner(*arguments)
-
-    good.push = push
-    made.serve()
-    events = [event["event"] for event in trail(tmp_path)]
-    assert events == ["disconnected", "connected", "answered", "stopped"]
-    assert capsys.readouterr().out.count("Site 'north': the SuperLink does not answer") == 1
-    assert good.left == 1
-
-
-NOW = 1_800_000_000.0
-
-
-def refused(status, ahead=0.0):
-    date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(NOW - ahead))
-    request = httpx.Request("POST", "https://x/v1/fleet/activate-node")
-    answer = httpx.Response(status, headers={"date": date}, request=request)
-    return httpx.HTTPStatusError("", request=request, response=answer)
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (
-            httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED] unable to get"),
-            "of another authority",
-        ),
-        (httpx.ConnectError("CERTIFICATE_VERIFY_FAILED: certificate has expired"), "expired"),
-        (httpx.ConnectError("Connection refused"), "the SuperLink does not answer"),
-        (httpx.ReadTimeout("slow"), "the SuperLink does not answer"),
-        (httpx.RemoteProtocolError("x"), "the connection broke"),
-        (ssl.SSLError("wrong version"), "the connection broke"),
-        (refused(401), "its key is not registered"),
-        (refused(412), "another process of this site was connected a moment ago"),
-        (refused(401, 3600), "its clock is 3600 s ahead of the coordinator's"),
-        (refused(401, -3600), "its clock is 3600 s behind the coordinator's"),
-        (refused(500), "status 500"),
-        (KeyError("row 17"), "KeyError when talking"),
-    ],
-)
-def test_a_site_names_why_it_is_not_let_in(monkeypatch, error, said):
-    monkeypatch.setattr(nodes.time, "time", lambda: NOW)
-    told = cause(error)
-    assert said in told
-    assert "row 17" not in told
-
-
-KNOWN = {"north": "n", "south": "s"}
-
-
-@pytest.mark.parametrize(
-    ("visits", "said"),
-    [
-        ({}, "it has not connected since the SuperLink was started"),
-        ({"x": {"seen": NOW - 5, "status": 401}}, "somebody did with a key that is not registered"),
-        ({"x": {"seen": NOW - 500, "status": 401}}, "it has not connected since"),
-        ({"s": {"seen": NOW, "status": 200}}, "it has not connected since"),
-        ({"n": {"seen": NOW, "status": 401, "clock": 3600.0}}, "its clock is 3600 s ahead"),
-        ({"n": {"seen": NOW, "status": 412, "clock": 0.0}}, "its key was refused"),
-        ({"n": {"seen": NOW - 14, "status": 200, "clock": 0.0}}, "it has been silent since"),
-        (
-            {"n": {"seen": NOW - 14, "status": 200}, "x": {"seen": NOW - 2, "status": 401}},
-            "but somebody did with a key that is not registered (x)",
-        ),
-    ],
-)
-def test_the_coordinator_names_why_a_site_is_missing(visits, said):
-    assert said in why_missing(visits, "n", KNOWN, NOW)
-
-
-def test_a_site_at_its_work_is_no_trouble():
-    assert why_missing({"n": {"seen": NOW - 3, "status": 200}}, "n", KNOWN, NOW) == ""
+    monkeypatch.setattr(nodes, "respond", broken)
+    told = answer(joined(tmp_path), {"step": "sums"}, b"")
+    assert told["failure"] == "RuntimeError at the site: its own log says more"
+    assert told["detail"].startswith("RuntimeError at test_faults.py, line ")
+    assert "12345" not in str(told)
 
 
 FILES = {"model.safetensors": b"m", "history.json": b"h", "certificate.json": b"c"}
@@ -296,18 +141,15 @@ def test_health_is_measured_by_prometheus_own_library(tmp_path):
     }
     assert found["agnosticfair_site_connected", ""] == 1
     assert found["agnosticfair_site_events", "sums"] == 3
-    progress = {"round": {"round": 4}, "waiting": {"south": "x"}}
-    counts = {("/v1/fleet/pull-messages", 200): 7}
-    text = superlink_gauges({"n": "north"}, {"n": {"seen": 5.0}}, counts, progress).decode()
-    assert 'agnosticfair_fleet_requests{path="pull-messages",status="200"} 7.0' in text
+    state = {"round": {"round": 4}, "waiting": {"south": "x"}, "ended": "", "seen": 1.0}
+    text = run_gauges(state | {"sites": {"north": "connected", "south": "x"}}).decode()
+    assert 'agnosticfair_run_site_connected{site="south"} 0.0' in text
     assert "agnosticfair_run_round 4.0" in text
 
 
 def test_a_sites_metrics_are_written_where_it_says(tmp_path):
-    fleet = FakeFleet()
-    made = node(tmp_path, fleet)
-    joined = made.joined
-    made.joined = Joined(**{**vars(joined), "metrics": tmp_path / "north.prom"})
+    place = Joined(**{**vars(joined(tmp_path)), "metrics": tmp_path / "north.prom"})
+    made = Node(place, Trail(tmp_path / "north.log"), lambda *_: {})
     made._measure(connected=False)
     assert "agnosticfair_site_connected" in (tmp_path / "north.prom").read_text()
 

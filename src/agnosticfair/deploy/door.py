@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,11 +44,12 @@ REFUSALS = {
 
 @dataclass
 class Link:
-    """A site's connection.  asked: what it has to answer, if anything."""
+    """A site's connection.  raw: below TLS.  asked: what it has to answer, if anything."""
 
     number: int
     site: str
     public: bytes
+    raw: Any
     writer: asyncio.StreamWriter
     seen: float
     asked: str = ""
@@ -60,6 +61,17 @@ class Link:
     def alive(self) -> None:
         """Some of a frame came."""
         self.seen = time.monotonic()
+
+
+@dataclass
+class Knock(asyncio.Protocol):
+    """A connection before its TLS handshake, of which nothing is read."""
+
+    let_in: Callable[[Any], None]
+
+    def connection_made(self, transport: Any) -> None:
+        transport.pause_reading()
+        self.let_in(transport)
 
 
 @dataclass
@@ -136,7 +148,8 @@ class Door:
         """Let sites in until the run has ended."""
         self._loop, self._shut = asyncio.get_running_loop(), asyncio.Event()
         at = self.settings.listen, self.settings.port
-        async with await asyncio.start_server(self._let_in, *at, backlog=1024):
+        server = await self._loop.create_server(lambda: Knock(self.let_in), *at, backlog=1024)
+        async with server:
             self._open.set()
             while not self._shut.is_set():
                 with suppress(TimeoutError):
@@ -154,48 +167,49 @@ class Door:
             link.asked = str(head["id"])
             link.writer.write(frame(head, content))
 
-    def _let_in(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def let_in(self, raw: Any) -> None:
         """A new connection, of which nothing is known; of too many the oldest goes."""
-        self._shaking.append(writer.transport)
+        self._shaking.append(raw)
         for old in self._shaking[:-HANDSHAKES]:
             old.abort()
-        task = asyncio.create_task(self._shake_hands(writer.transport))
+        task = asyncio.create_task(self._shake_hands(raw))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _shake_hands(self, raw: Any) -> None:
-        """Let in who holds a registered key."""
+        """Let in who holds a registered key; the connection ends with this."""
         loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         try:
             transport = await loop.start_tls(
                 raw, protocol, self._tls, server_side=True, ssl_handshake_timeout=HANDSHAKE
             )
-        except (OSError, EOFError) as error:
-            self._refuse(raw, error)
-            return
-        finally:
             self._shaking.remove(raw)
-        if transport is None:  # it went away
-            return
-        protocol.connection_made(transport)
-        public = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        if site := self._keys.get(public):
-            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-            await self._talk(site, public, reader, writer)
-        transport.abort()
-
-    def _refuse(self, raw: Any, error: Exception) -> None:
-        """Write down why somebody was not let in; who only came and went is nobody."""
-        peer = raw.get_extra_info("peername") or ("?",)
-        raw.abort()
-        if isinstance(error, ssl.SSLError) and error.reason in REFUSALS:
-            self.refused = (time.time(), f"from {peer[0]}: {REFUSALS[error.reason]}")
+            if transport is not None:  # else it went away
+                protocol.connection_made(transport)
+                public = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+                writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+                try:
+                    await self._talk(raw, public, reader, writer)
+                finally:
+                    writer.close()
+        except ssl.SSLError as error:
+            if error.reason in REFUSALS:  # who only came and went is nobody
+                peer = (raw.get_extra_info("peername") or ("?",))[0]
+                self.refused = (time.time(), f"from {peer}: {REFUSALS[error.reason]}")
+        except (OSError, EOFError):
+            pass
+        finally:
+            raw.abort()
+            if raw in self._shaking:
+                self._shaking.remove(raw)
 
     async def _talk(
-        self, site: str, public: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, raw: Any, public: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """A site's connection, until it ends; the second of two is refused while the first lives."""
+        if (site := self._keys.get(public)) is None:
+            return
         if site in self.links:
             refusal = "another process of this site is connected: one of them is enough"
             writer.write(frame({"refused": refusal}))
@@ -203,7 +217,7 @@ class Door:
                 await writer.drain()
             return
         self._count += 1
-        link = self.links[site] = Link(self._count, site, public, writer, time.monotonic())
+        link = self.links[site] = Link(self._count, site, public, raw, writer, time.monotonic())
         writer.write(frame({"welcome": site, "run": self.run}))
         words = "its process or its network is down"
         try:
@@ -227,7 +241,7 @@ class Door:
         now = time.monotonic()
         for link in self.links.values():
             if now - link.seen > SILENT or self._keys.get(link.public) != link.site:
-                link.writer.transport.abort()
+                link.raw.abort()
             elif now - self._beaten > BEAT:
                 link.writer.write(frame({}))
         if now - self._beaten > BEAT:

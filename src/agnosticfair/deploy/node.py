@@ -171,7 +171,7 @@ class Node:
         )
         writer.transport.set_write_buffer_limits(high=0)  # what is drained has left
         self._alive()
-        beating = asyncio.create_task(self._beat(writer))
+        beating = asyncio.create_task(self._beat(reader, writer))
         try:
             try:
                 head, _ = await read_frame(reader, lambda: 0, self._alive)
@@ -190,18 +190,18 @@ class Node:
             self.trail.write("run ended", run=self.run)
         finally:
             beating.cancel()
-            writer.transport.abort()
+            writer.close()
 
     def _alive(self) -> None:
         self.seen = time.monotonic()
 
-    async def _beat(self, writer: asyncio.StreamWriter) -> None:
+    async def _beat(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Say that the site is there, until the coordinator is silent."""
         while time.monotonic() - self.seen < SILENT:
             writer.write(frame({}))
             await asyncio.sleep(BEAT)
             self._measure(connected=True)
-        writer.transport.abort()
+        reader.set_exception(TimeoutError("the coordinator is silent"))
 
     def _measure(self, connected: bool) -> None:
         """Write the metrics, where they are wanted."""
