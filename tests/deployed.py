@@ -72,14 +72,17 @@ def program(pid):
 
 
 def listens(pid):
-    """Whether a process has a socket on which it listens."""
+    """The ports on which a process listens."""
     own, found = set(), []
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            own.add(str(link.readlink()))
-    for name in ("tcp", "tcp6"):
-        found += [line.split() for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()]
-    return any(line[3] == "0A" and f"socket:[{line[9]}]" in own for line in found)
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                own.add(str(link.readlink()))
+        for name in ("tcp", "tcp6"):
+            text = Path(f"/proc/{pid}/net/{name}").read_text()
+            found += [line.split() for line in text.splitlines()]
+    listening = [f for f in found if f[3] == "0A" and f"socket:[{f[9]}]" in own]
+    return {int(line[1].rpartition(":")[2], 16) for line in listening}
 
 
 def wait(ready, what, seconds=LONG, pause=0.3):

@@ -174,9 +174,12 @@ def tls_day(folder):
 
 def test_two_runs_at_once_are_refused_by_a_lock_that_dies_with_its_holder(folder, call):
     settings = read_settings(folder)
-    with runner.locked(settings):
-        with pytest.raises(FederationError, match="a run of .* goes on"), runner.locked(settings):
-            pass
+    with (
+        runner.locked(settings),
+        pytest.raises(FederationError, match=r"a run of .* goes on"),
+        runner.locked(settings),
+    ):
+        pass
     with runner.locked(settings):
         pass
     code, out, _ = call("deploy", "stop", folder)

@@ -364,12 +364,22 @@ def _sites(text: str) -> dict[str, Path]:
 
 SITE_EPILOG = "Example: agnosticfair site policy bank/sites/north.toml"
 
-site_app = typer.Typer(help="For a site's own people: what it answers.", no_args_is_help=True)
+site_app = typer.Typer(
+    help="For a site's own people: what it answers, and how it is.", no_args_is_help=True
+)
 
 
-@site_app.callback()
-def _site() -> None:
-    """For a site's own people."""
+@site_app.command("status", epilog="Example: agnosticfair site status bank/sites/north.toml")
+def site_status(
+    file: Annotated[Path, Argument(help="The site's one file, as 'deploy init' wrote it.")],
+) -> None:
+    """Say whether the site's process is alive, and in which run; exit code 3 where it is not."""
+    from agnosticfair.deploy.node import read_site
+    from agnosticfair.deploy.node import status as look
+
+    alive, words = look(read_site(file))
+    print(words[0].upper() + words[1:] + ".")
+    raise typer.Exit(0 if alive else ALARM)
 
 
 @site_app.command(epilog=SITE_EPILOG)

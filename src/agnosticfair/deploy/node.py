@@ -7,6 +7,7 @@ request.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import signal
 import ssl
@@ -160,14 +161,14 @@ class Node:
                     print(f"Site {self.joined.site!r}: {why}; trying again.", flush=True)
                     self.trail.write("disconnected", why=why)
                 last_message, failed = why, failed + 1
-            self._measure(connected=False)
+            self._measure(connected=False, why=last_message)
             await asyncio.sleep(AGAIN * min(failed + 1, 5) * random.uniform(0.8, 1.2))  # noqa: S311
 
     async def _connected(self) -> None:
         """A connection, from its begin to the run's end."""
         joined, tls = self.joined, site_tls(self.joined.tls_authority, self.joined.key)
         reader, writer = await asyncio.open_connection(
-            joined.host, joined.port, ssl=tls, ssl_handshake_timeout=SILENT
+            joined.host, joined.port, ssl=tls, ssl_handshake_timeout=SILENT, ssl_shutdown_timeout=2
         )
         writer.transport.set_write_buffer_limits(high=0)  # what is drained has left
         self._alive()
@@ -191,6 +192,8 @@ class Node:
         finally:
             beating.cancel()
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
 
     def _alive(self) -> None:
         self.seen = time.monotonic()
@@ -203,8 +206,10 @@ class Node:
             self._measure(connected=True)
         reader.set_exception(TimeoutError("the coordinator is silent"))
 
-    def _measure(self, connected: bool) -> None:
-        """Write the metrics, where they are wanted."""
+    def _measure(self, connected: bool, why: str = "") -> None:
+        """Write how the site is, for 'agnosticfair site status', and the metrics, where they are wanted."""
+        state = {"connected": connected, "why": why, "run": self.run, "seen": time.time()}
+        write_whole(state_file(self.joined), json.dumps(state))
         if self.joined.metrics is not None:
             text = site_gauges(
                 self.joined.site, connected, dict(self.trail.counts), self.trail.sent
@@ -234,6 +239,24 @@ class Node:
         self.trail.write(
             "refused" if why else "answered", **about, why=plain(why), answered=len(body)
         )
+
+
+def state_file(joined: Joined) -> Path:
+    """Where a site's process says how it is."""
+    return joined.log.with_suffix(".state")
+
+
+def status(joined: Joined) -> tuple[bool, str]:
+    """Whether a site's process is alive, and in words what it does."""
+    try:
+        state = json.loads(state_file(joined).read_text())
+    except (OSError, ValueError):
+        return False, f"site {joined.site!r} has not been started: 'agnosticfair deploy site'"
+    if (age := time.time() - state["seen"]) > 2 * SILENT:
+        return False, f"site {joined.site!r} has been silent for {age:.0f} s: start it again"
+    if state["connected"]:
+        return True, f"site {joined.site!r} is in run {state['run']}"
+    return True, f"site {joined.site!r} is in no run: {state['why'] or 'the last one has ended'}"
 
 
 def answer(joined: Joined, request: Mapping[str, Any], content: bytes) -> dict[str, Any]:
