@@ -18,7 +18,7 @@ from agnosticfair.commands import output
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.table import Table
 from agnosticfair.protocol.privacy import site
-from agnosticfair.protocol.privacy.store import VARIABLE as LEDGERS
+from agnosticfair.protocol.privacy.ledger import VARIABLE as LEDGERS
 
 # a busy machine is no failure; few examples, the same in every run, unless all is asked for
 EVERY = "AGNOSTICFAIR_EVERY" in os.environ

@@ -19,7 +19,7 @@ import numpy as np
 
 from agnosticfair import fit
 from agnosticfair.auditing import subgroups as named
-from agnosticfair.auditing.certify import mixtures_of
+from agnosticfair.auditing.certify import AuditRequest, mixtures_of
 from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.mathematics import confidence
@@ -136,7 +136,7 @@ def drawn(metric: str, n: int, slow: bool, seed: int) -> tuple:
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, len(population()[3]), n)
     got = found(rows)
-    subgroups = named.records(got, GROUPS, metric, 1 - DELTA, 0.1)
+    subgroups = named.records(got, GROUPS, metric, DELTA, 0.1)
     shown = [
         subgroup
         for subgroup, rows in zip(got.subgroups, got.total, strict=True)
@@ -167,14 +167,15 @@ def drawn(metric: str, n: int, slow: bool, seed: int) -> tuple:
     low = np.array([subgroups[m].low for m, _ in large])
     measured = np.array([subgroups[m].difference for m, _ in large])
     own = [(m, t) for m, t in known if subgroups[m].estimable and not np.isnan(apart[t])]
-    worst, bound = max(apart[t] for _, t in own), named.upper_of(subgroups)
+    worst, bound = max(apart[t] for _, t in own), max(p.high for p in subgroups if p.estimable)
     mixed = kernels = True
     if slow:
         able = got.levels(metric, 0.1, DELTA)[1]
         true = truth(metric)[3].counts[
             [at[subgroup] for subgroup, fine in zip(got.subgroups, able, strict=True) if fine]
         ]
-        over = mixtures_of(got, metric, 1 - DELTA, 0.1, 1.0, FLOOR).value
+        request = AuditRequest(metric=metric, confidence=1 - 2 * DELTA, mixtures=True, floor=FLOOR)
+        over = mixtures_of(got, request).value  # with an even share, DELTA
         mixed = over >= worst_mixture(metric, true)
         over = confidence.reweightings(masses(rows), n, DELTA, metric, BOUND, FLOOR, 1e-3).value
         kernels = not over < worst_kernels(metric)  # nan: no reweighting keeps the floor

@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from agnosticfair import METHODS, Model, fit, load_dataset
-from agnosticfair.data.splits import iid
+from agnosticfair.data.datasets import iid
 
 
 def numbers_of(model: Model) -> list[np.ndarray]:

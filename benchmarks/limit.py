@@ -23,7 +23,7 @@ from time import process_time
 import numpy as np
 
 from agnosticfair.auditing.limit import METHOD, LimitAudit, answered, split_halves, walked
-from agnosticfair.auditing.subgroups import axes_of, table_counts
+from agnosticfair.auditing.subgroups import CountedSubgroups, table_counts
 from agnosticfair.data.table import concatenate
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.confidence import differences
@@ -84,7 +84,7 @@ def judged(made, certified_limit, new, test, source) -> dict:
     """What is claimed, and what the fresh rows and the test rows say of it."""
     (certificate,) = certified_limit.certificates.values()
     axes, claimed = (
-        axes_of(certificate.sums),
+        CountedSubgroups.from_json(certificate.sums).axes,
         {p.name for p in certificate.subgroups if p.estimable},
     )
     places = [p for p in certificate.sums["subgroups"] if subgroup_name(axes, p) in claimed]

@@ -29,8 +29,8 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateDecisions,
     PrivateGradients,
     PrivateMoments,
+    deviations,
 )
-from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian
 from agnosticfair.server.plan import plan
 from agnosticfair_research.datasets import load_dataset

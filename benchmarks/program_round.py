@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from agnosticfair.client.sums.program import Memberships
+from agnosticfair.client.program import Memberships
 from agnosticfair.data.axes import axes_of, codes_of, histogram
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.mathematics.multipliers import RateLimits, coordinates

@@ -256,8 +256,8 @@ def columns_of(table):
 
 def level(n, repeats):
     """Seconds of a root's histogram over those of counting the same codes, compiled both, and in NumPy both."""
-    from agnosticfair.compiled import compiled
     from agnosticfair.mathematics import boosting
+    from agnosticfair.threads import compiled
 
     r, bins = np.random.default_rng(0), Bins((256,) * 20, 20)
     codes, slot = r.integers(1, 256, (n, 20), np.uint8), np.zeros(n, np.int16)

@@ -7,7 +7,7 @@ from adult import adult
 
 from agnosticfair import AgnosticFairClassifier, frontier, method
 from agnosticfair.report.figures import png
-from agnosticfair.report.frontier import figure
+from agnosticfair.report.notebook import frontier_figure
 
 X, y, sex = adult(4000)
 numbers = X.select_dtypes("number")
@@ -25,5 +25,5 @@ for k, point in enumerate(found.points):
     mark = " <- knee" if k == found.knee else ""
     print(f"tau {point.tau}: accuracy {point.accuracy:.3f}, worst {point.worst:.3f}{mark}")
 picture = Path(tempfile.mkdtemp()) / "frontier.png"
-picture.write_bytes(png(figure(found)))
+picture.write_bytes(png(frontier_figure(found)))
 print(found.pick(), "drawn in", picture.name)

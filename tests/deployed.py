@@ -29,8 +29,7 @@ from agnosticfair.deploy.trail import Trail
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.site.policy import MIN_ROWS
-from agnosticfair.site.rows import shown_rows
+from agnosticfair.site.policy import MIN_ROWS, shown_rows
 
 SITES = ("north", "south")
 BIN = str(Path(sys.executable).parent)

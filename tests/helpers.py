@@ -10,12 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from agnosticfair.client.steps import answer
-from agnosticfair.client.sums.float32 import Request32, Rows32, exponents, moved
-from agnosticfair.data.decided import Decided
-from agnosticfair.data.splits import Split, by_client
+from agnosticfair.data.datasets import Split, by_client
+from agnosticfair.data.storage import Decided
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import in_process
-from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.protocol.engines import Failure
 from agnosticfair.protocol.messages import Reply
@@ -210,37 +208,7 @@ def row(method="fl", seed=0, **changes):
     return made | changes
 
 
-KINDS = [Surrogate("sigmoid", 0.7), Surrogate("covariance"), Surrogate("loss")]
-
-
-def rows_and_request(n=2500, d=6, M=9, M_L=5, surrogate=KINDS[0], weighed=False, own=False):
-    """Rows in float64 and a request, of which ``narrowed`` makes float32."""
-    rng = np.random.default_rng(0)
-    X = np.round(rng.uniform(size=(n, d)) * 2**20) / 2**20
-    Z = np.hstack([X, np.ones((n, 1)), -(X * X).sum(axis=1)[:, None] / 2])
-    q = Request32(
-        exponents(gaussian(M, 0.8), rng.uniform(size=(M, d)), d),
-        exponents(gaussian(M_L, 1.3), rng.uniform(size=(M_L, d)), d) if own else None,
-        rng.normal(size=d + 1),
-        rng.uniform(size=M_L),
-        rng.normal(size=(2, M + 1)),
-        0.3,
-        surrogate,
-    )
-    weights = rng.uniform(size=n) if weighed else None
-    y = (rng.uniform(size=n) < 0.3).astype(float)
-    return Rows32(Z, y, np.array([0, n // 3, n]), weights), q
-
-
-def narrowed(value):
-    found = moved(value, lambda v: v.astype(np.float32))
-    return replace(found, starts=value.starts) if isinstance(value, Rows32) else found
-
-
-def check_close(found, true, tolerance=1e-5):
-    for a, b in zip(found, true, strict=True):
-        assert np.shape(a) == np.shape(b)
-        np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
+KINDS = [Surrogate("sigmoid", 0.7), Surrogate("loss")]
 
 
 def refused(call, *arguments):

@@ -364,11 +364,10 @@ def test_a_truncated_file_in_a_folder_is_named(call, folder):
     assert "file '1.parquet' cannot be read" in err
 
 
-def test_a_device_that_is_not_there_is_a_sentence(call, files):
-    code, _, err = call("fit", "north.csv", *FIT, "--device", "cuda:99")
-    assert code == 2
-    assert "Traceback" not in err
-    assert "cuda:99" in err
+def test_a_device_without_a_rule_or_network_is_refused(call, files):
+    code, _, err = call("fit", "north.csv", *FIT, "--method", "fairfl", "--device", "cuda")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "fairfl" in err
 
 
 def test_held_out_rows_are_measured_at_once(call, files):

@@ -1,5 +1,6 @@
-"""The methods of CONTRIBUTING, followed from outside: a kind of basis, a step, a solver, a field of a round's sums."""
+"""What CONTRIBUTING says, followed from outside: a basis, a step, a solver, a learner, an engine, a field of sums."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -7,20 +8,27 @@ import numpy as np
 import pytest
 from helpers import TABLES, request_of, small_table
 
-from agnosticfair.client import steps
+from agnosticfair.client import float64, steps
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums import float32, float64
 from agnosticfair.commands.messages import _supposed
-from agnosticfair.federation import fit
+from agnosticfair.data.table import concatenate
+from agnosticfair.errors import AgnosticFairError, DataError, FederationError
+from agnosticfair.federation import fit, in_process
+from agnosticfair.learners.estimates import LEARNERS, Estimates, Learner, register_learner
+from agnosticfair.learners.rule import NAMES
 from agnosticfair.mathematics import basis as bases
 from agnosticfair.mathematics import sums as stated
 from agnosticfair.mathematics.basis import Basis, BasisKind
 from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
 from agnosticfair.methods import Method, method
+from agnosticfair.model import load_model
 from agnosticfair.protocol import requests
+from agnosticfair.protocol.engines import Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
+from agnosticfair.protocol.rule import Learn
 from agnosticfair.server import solvers
 from agnosticfair.server.reveals import UNSAID, explain
+from agnosticfair.server.trainers import TRAINERS, trained_heads
 from agnosticfair.site.checks import request_check
 
 
@@ -28,8 +36,10 @@ from agnosticfair.site.checks import request_check
 def forgotten():
     """What a test registers is forgotten after it."""
     tables = (bases.KINDS, requests.REQUESTS, requests.REVEALS, steps.STEPS, solvers.SOLVERS)
-    before = [dict(table) for table in tables]
+    tables += (LEARNERS, TRAINERS)
+    before, names = [dict(table) for table in tables], [*NAMES]
     yield
+    NAMES[:] = names
     for table, known in zip(tables, before, strict=True):
         table.clear()
         table.update(known)
@@ -52,8 +62,6 @@ def test_a_kind_of_basis_from_outside_is_fitted_to_any_spread_of_the_rows():
     assert fitted.trained_difference <= 0.03 + 0.002
     assert len(fitted.alpha) == 3
     np.testing.assert_allclose(fitted.model.w, pooled.model.w, atol=1e-6)
-    with pytest.raises(Exception, match="kernels of your own are added up exactly"):
-        float32.exponents(Basis("tilts"), None, 5)
 
 
 # Add a step: a request, and the record of the function that answers it.
@@ -124,7 +132,6 @@ def moved(state, reply):
 
 
 DESCENT = SimpleNamespace(
-    TYPES=(Descent,),
     suits=lambda method: method.name == "descent",
     before=lambda plan: None,
     init=begun,
@@ -168,10 +175,126 @@ def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
     assert UNSAID not in told["gradient"].reveals.values()
 
 
+# Add a learner: what it predicts, and how it is trained, here by a request that is there.
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Every head's mean, of all rows and without each fold, (folds + 1, H)."""
+
+    request: Learn
+    p: np.ndarray | None = None
+    round: int = 0
+    outcome: str = "running"
+    held_out: float = np.inf
+    history: tuple = ()
+    w: tuple = ()
+    alpha: tuple = ()
+    under_floor: tuple = ()
+
+
+def before_the_prior(plan, beginning):
+    heads, folds = trained_heads(plan, beginning.seed), plan.method.rule.folds
+    w = np.zeros((folds + 1, len(heads), plan.features + 1))
+    return Prior(Learn(heads, folds, beginning.seed, False, w))
+
+
+def the_prior(state, reply):
+    """At w = 0 the gradient of the intercept is half the rows less those of label 1."""
+    sums = reply.sums
+    p = 0.5 - sums["head_gradient"][..., -1] / sums["head_mass"]
+    entry = {"round": reply.round, "loss": 0.0, "worst": 0.0}
+    return replace(state, p=p, round=1, outcome="learned", held_out=0.7, history=(entry,))
+
+
+def check_the_prior(arrays, encoding, heads):
+    if {*arrays} != {"p"} or arrays["p"].shape != (1, heads):
+        raise ValueError("means")
+
+
+PRIOR = SimpleNamespace(
+    init=before_the_prior,
+    request=lambda state: state.request,
+    step=the_prior,
+    worst_cases=lambda state: (float("nan"), float("nan")),
+    start_of=lambda state: None,
+    estimates_of=lambda state, plan: Estimates(
+        "prior", state.request.heads, state.request.folds, state.request.seed, {"p": state.p}
+    ),
+)
+
+
+def test_a_learner_from_outside_is_trained_by_sums_and_saved(tmp_path):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    register_learner(
+        Learner(
+            "prior",
+            "the mean of every head",
+            lambda arrays, encoding, index, table, who: np.repeat(
+                arrays["p"][index][:, None], len(table), axis=1
+            ),
+            lambda arrays, folds: {"p": arrays["p"][folds:]},
+            check_the_prior,
+        )
+    )
+    TRAINERS["prior"] = PRIOR
+    chosen = method("rule", learner="prior")
+    fitted = fit(TABLES, chosen, positive="yes")
+    pooled = fit({"all": concatenate(list(TABLES.values()))}, chosen, positive="yes")
+    masked = fit(TABLES, chosen, positive="yes", secure=True)
+    assert fitted.model.digest == pooled.model.digest == masked.model.digest
+    fitted.model.save(tmp_path / "model")
+    rows = TABLES["c000"]
+    p = load_model(tmp_path / "model").probabilities(rows)
+    labels = np.concatenate([table.labels("yes") for table in TABLES.values()])
+    np.testing.assert_allclose(p, labels.mean(), atol=2**-20)
+
+
+# Add an engine: who the clients are, and an answer, or what became of it, from each.
+
+
+@dataclass
+class Threads:
+    """Clients that answer at the same time."""
+
+    handlers: dict
+
+    def clients(self):
+        return tuple(sorted(self.handlers))
+
+    def exchange(self, step, payload, keys, deadline=float("inf")):
+        def send(key):
+            try:
+                return self.handlers[key](step, payload)
+            except AgnosticFairError as error:
+                return Failure(str(error), final=True)
+
+        with ThreadPoolExecutor() as pool:
+            return dict(zip(keys, pool.map(send, keys), strict=True))
+
+
+@pytest.mark.parametrize("name", ["fl", "fairfl", "rule"])
+def test_an_engine_from_outside_gives_the_same_bits(name):
+    engine = Threads(in_process(TABLES).handlers)
+    one, two = (fit(clients, name, positive="yes") for clients in (engine, TABLES))
+    assert one.model.digest == two.model.digest
+    assert one.history == two.history
+
+
+def test_an_engine_s_failures_name_the_client():
+    handlers = dict(in_process(TABLES).handlers)
+
+    def refuse(step, payload):
+        raise DataError("no rows today")
+
+    with pytest.raises(FederationError, match="failed at client 'c001': no rows today"):
+        fit(Threads({**handlers, "c001": refuse}), "fl", positive="yes")
+
+
 # Add a field to a round's sums: a name and a value in ``mathematics/sums.py``, read by a solver.
 
 
-def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkeypatch):
+def test_a_field_of_a_round_s_sums_reaches_the_server(monkeypatch):
     *scalars, gradient = stated.OF_FAIR
     plain = stated.of_fair
 
@@ -179,9 +302,9 @@ def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkey
         values, factor = plain(v)
         return (*values, v.right), factor
 
-    for module in (stated, float64, float32):
+    for module in (stated, float64):
         monkeypatch.setattr(module, "OF_FAIR", (*scalars, "psi_right", gradient))
-    for module in (stated, float64, float32):
+    for module in (stated, float64):
         monkeypatch.setattr(module, "of_fair", of_fair)
     monkeypatch.setitem(requests.REVEALS, "psi_right", "right decisions")  # from stated.REVEALS
     client, chosen_method = Client("a", small_table(300)), method("agnosticfair", kernels=5)
@@ -191,8 +314,7 @@ def test_a_field_of_a_round_s_sums_reaches_the_server_from_every_back_end(monkey
     assert told["sums"]["psi_right"] == "right decisions"
     request = request_of([client], chosen_method)
     assert request.shapes["psi_right"] == request.shapes["psi_g"]
-    for sums in (float64.sums, float32.sums):
-        found = sums(client, request).sums
-        assert {k: np.shape(v) for k, v in found.items()} == request.shapes
-        assert found["psi_right"][:, -1].sum() == found["correct"]
-        assert found["psi_right"][:, :-1].sum() > 0
+    found = float64.sums(client, request).sums
+    assert {k: np.shape(v) for k, v in found.items()} == request.shapes
+    assert found["psi_right"][:, -1].sum() == found["correct"]
+    assert found["psi_right"][:, :-1].sum() > 0

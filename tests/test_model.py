@@ -1,15 +1,17 @@
 """A model file loads back to the same predictions, and nothing else loads."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers import dealt, small_table
 from safetensors.numpy import save, save_file
 
-from agnosticfair.errors import ModelError
+from agnosticfair.data.table import Column
+from agnosticfair.errors import DataError, ModelError
 from agnosticfair.federation import fit
-from agnosticfair.model import load_model, sealed
+from agnosticfair.model import check_labels, load_model, sealed
 
 ROWS = small_table(200, 4)
 MODEL = fit(dealt(ROWS, 2), "fairfl", positive="yes").model
@@ -61,7 +63,8 @@ def test_a_header_that_lies_is_refused(tmp_path, change):
 
     with safe_open(str(path), framework="numpy") as file:
         header = json.loads(file.metadata()["agnosticfair"])
-    about = {"agnosticfair": json.dumps({**header, **change}), "sha256": "0" * 64}
+    forged = {**header, "model": {**header["model"], **change}, **change}
+    about = {"agnosticfair": json.dumps(forged), "sha256": "0" * 64}
     path.write_bytes(sealed(save({"w": MODEL.w}, about)))
     with pytest.raises(ModelError) as error:
         load_model(path)
@@ -93,3 +96,17 @@ def test_a_missing_file_and_an_unwritable_place_are_sentences(tmp_path):
         load_model(tmp_path / "none")
     with pytest.raises(ModelError, match="cannot write the model"):
         MODEL.save(tmp_path / "no" / "such" / "folder")
+
+
+@pytest.mark.parametrize(
+    ("labels", "joined"), [(("hired", "not hired"), False), (("hired", "kept", "left"), True)]
+)
+def test_only_more_than_two_labels_are_joined(labels, joined):
+    table = small_table(300)
+    codes = np.arange(300) % len(labels)
+    rows = replace(table, target=Column(codes.astype(np.int32), labels))
+    made = fit({"a": rows}, "fl", positive="hired").model
+    assert made.joined is joined
+    if not joined:
+        with pytest.raises(DataError, match="unknown to the model"):
+            check_labels(made, ["hired", "maybe"])

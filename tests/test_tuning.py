@@ -13,17 +13,13 @@ from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import fit, fit_along
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.report import frontier as report
+from agnosticfair.report import notebook
 from agnosticfair.report.figures import png
-from agnosticfair.report.runs import read_run
+from agnosticfair.report.studies import read_run
 from agnosticfair.tuning import (
     Frontier,
     FrontierPoint,
-    _beside,
     _coarse,
-    _Fold,
-    _given_way,
-    _Ran,
     _references,
     knee,
     picked_place,
@@ -99,17 +95,6 @@ def test_a_path_of_a_rule_learns_once():
         fit(tables, method(loose, metric="equal_opportunity"), start=first.start)
 
 
-def test_methods_beside_the_path_end_where_they_do_alone():
-    tables, chosen_method = dealt(shifted(), 2), method("rule", **RULE)
-    fitted = fit(tables, method(chosen_method, tau=1.0))
-    fine = [method(name) for name in ("fairfl", "fl")]
-    fold = _Fold(tables, tables, (), ("sex",), {"sensitive_features": "sex"}, fine)
-    for near, one in zip(_beside(fold, fitted), fine, strict=True):
-        alone = fit(tables, one, sensitive_features="sex").model
-        table = shifted()
-        assert np.mean(near.predict(table) == alone.predict(table)) > 0.98
-
-
 def test_the_knee_is_never_a_model_of_one_answer_unless_all_are():
     lines = [(0.02, 0.75, 0.0), (0.05, 0.751, 0.001), (0.1, 0.8, 0.1), (1.0, 0.82, 0.4)]
 
@@ -122,7 +107,11 @@ def test_the_knee_is_never_a_model_of_one_answer_unless_all_are():
     assert picked_place(path()) == 2
     assert picked_place(path(0.02, 0.05, 0.1)) == 3
     assert picked_place(path(0.02, 0.05, 0.1, 1.0)) == 2
-    marks = [line[-1] for line in report.grid(_frontier(path(0.02, 0.05, 0.1))).lines]
+    better = FrontierPoint(None, 0.81, 0.05, 0.0, 0.1, (0.0, 0.0))
+    assert picked_place(path(), {"fairfl": better}) == 1, "fairfl beats the knee on both axes"
+    better = FrontierPoint(None, 0.9, -0.1, 0.0, 0.1, (0.0, 0.0))
+    assert picked_place(path(), {"fairfl": better}) == 2, "and here all points"
+    marks = [line[-1] for line in notebook.frontier_grid(_frontier(path(0.02, 0.05, 0.1))).lines]
     assert marks == ["one answer", "one answer", "one answer", "knee"]
 
 
@@ -149,13 +138,11 @@ def test_costs_weigh_errors_along_the_path():
     assert abs(balanced.positive - 0.5) <= abs(plain.positive - 0.5) + 0.05
 
 
-def test_processes_change_nothing_and_what_loses_more_gives_way():
+def test_processes_change_nothing():
     tables, chosen_method = dealt(shifted(300), 2), method("agnosticfair", **SMALL)
     send = {"sensitive_features": "sex", "taus": TAUS, "folds": 2}
     one, two = (trace(tables, chosen_method, **send, jobs=jobs) for jobs in (1, 2))
     assert (one.points, one.references) == (two.points, two.references)
-    kept = [_Ran(loss, (k,)) for k, loss in enumerate((0.1, 0.3, np.inf, 0.05))]
-    assert _given_way(kept) == [(0,), (0,), (0,), (3,)]
 
 
 def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
@@ -188,8 +175,8 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
     np.testing.assert_allclose(one.coef_, direct.coef_, atol=0.1)
     assert found.pick().tau == found.points[found.knee].tau
     assert one.certificate_.n == len(X)
-    assert "knee" in report.grid(found).lines[found.knee]
-    assert png(report.figure(found)).startswith(b"\x89PNG")
+    assert "knee" in notebook.frontier_grid(found).lines[found.knee]
+    assert png(notebook.frontier_figure(found)).startswith(b"\x89PNG")
     with pytest.raises(SettingsError, match=r"no point has tau 0\.5; there are: 0\.03, 0\.06"):
         found.pick(0.5)
 

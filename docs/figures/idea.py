@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from agnosticfair import audit_clients
 from agnosticfair.data.encoding import encode
 from agnosticfair.federation import fit
-from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.ambiguity import Ambiguity, worst_linear
 from agnosticfair.mathematics.basis import gaussian, gaussian_kernel
 from agnosticfair.methods import method
@@ -31,7 +30,7 @@ def axes(figure):
     return drawn
 
 
-def reweighings() -> Figure:
+def reweightings() -> Figure:
     """Ages of the training rows, and three deployments made of the same rows by kernels over age."""
     age = np.concatenate([table.numeric["age"] for table in SPLIT.train.values()])
     centres = np.arange(20.0, 80.0, 8.0)
@@ -62,6 +61,12 @@ def reweighings() -> Figure:
     return figure
 
 
+def risk_difference(y_hat: np.ndarray, s: np.ndarray, weights: np.ndarray) -> float:
+    """|rate_1 - rate_0| under these weights of rows."""
+    rates = [np.average(y_hat[s == group], weights=weights[s == group]) for group in (0, 1)]
+    return abs(rates[1] - rates[0])
+
+
 def over_the_set() -> Figure:
     """Risk difference of three models for the rows as they are, for corners of A, and at its worst."""
     rng = np.random.default_rng(0)
@@ -70,22 +75,22 @@ def over_the_set() -> Figure:
     for place, (name, about) in zip((2, 1, 0), METHODS.items(), strict=True):
         changes = {"tau": 0.11} if name == "agnosticfair" else {}
         model = fit(SPLIT.train, method(name, **changes)).model
-        made = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0), held_out=False)
+        certificate = audit_clients(model, SPLIT.train, basis=gaussian(200, 1.0), held_out=False)
         X = np.vstack([encode(model.encoding, table) for table in SPLIT.train.values()])
         y_hat = np.concatenate([model.predict(table) for table in SPLIT.train.values()])
         s = np.concatenate([t.sensitive_features["sex"].codes for t in SPLIT.train.values()])
-        K = gaussian_kernel(X, made.kernels.centres, 1.0)
-        A = Ambiguity(K.sum(axis=0), len(X), made.kernels.bound)
+        K = gaussian_kernel(X, certificate.kernels.centres, 1.0)
+        A = Ambiguity(K.sum(axis=0), len(X), certificate.kernels.bound)
         corners = [
             worst_linear(A, A.psi_theta * rng.normal(size=len(A.psi_theta))).alpha
             for _ in range(150)
         ]
-        found = [metrics.risk_difference(y_hat, s, K @ alpha) for alpha in corners]
+        differences = [risk_difference(y_hat, s, K @ alpha) for alpha in corners]
         drawn.plot(
-            found, place + rng.uniform(-0.2, 0.2, len(found)), ".", color=BLUE, ms=4, alpha=0.5
+            differences, place + rng.uniform(-0.2, 0.2, 150), ".", color=BLUE, ms=4, alpha=0.5
         )
-        drawn.plot(made.difference, place, "|", color="black", ms=26, mew=2.5)
-        drawn.plot(made.kernels.worst_difference, place, "D", color=RED, ms=8)
+        drawn.plot(certificate.difference, place, "|", color="black", ms=26, mew=2.5)
+        drawn.plot(certificate.kernels.worst_difference, place, "D", color=RED, ms=8)
         drawn.text(-0.01, place, f"{name}\n{about}", ha="right", va="center")
     handles = [
         drawn.plot([], [], mark, color=colour, ms=size)[0]
@@ -93,7 +98,7 @@ def over_the_set() -> Figure:
     ]
     labels = (
         "the rows as they are",
-        "150 reweighings in the set",
+        "150 reweightings in the set",
         "certified worst of all of them",
     )
     drawn.legend(handles, labels, frameon=False, loc="upper right")
@@ -106,5 +111,5 @@ def over_the_set() -> Figure:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    for name, draw in (("idea-reweighing", reweighings), ("idea-set", over_the_set)):
+    for name, draw in (("idea-reweighting", reweightings), ("idea-set", over_the_set)):
         draw().savefig(folder / f"{name}.png", dpi=150)

@@ -4,7 +4,7 @@ from helpers import adult_split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.data.splits import client_names
+from agnosticfair.data.datasets import client_names
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair_research.datasets import DATASETS

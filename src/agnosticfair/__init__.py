@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agnosticfair.auditing.audit import audit, audit_clients
     from agnosticfair.auditing.certificate import Certificate
-    from agnosticfair.data.datasets import load_dataset
+    from agnosticfair.data.datasets import iid, load_dataset
     from agnosticfair.data.files import read_table
-    from agnosticfair.data.splits import iid
     from agnosticfair.data.table import Column, Table
     from agnosticfair.estimator.classifier import AgnosticFairClassifier
     from agnosticfair.estimator.frames import fairness_scorer
@@ -18,13 +17,10 @@ if TYPE_CHECKING:
     from agnosticfair.federation import Fit, fit
     from agnosticfair.learners.rule import Rule
     from agnosticfair.mathematics.basis import (
-        bins,
         by_client,
         constant,
         gaussian,
         gaussian_at,
-        indicator,
-        product,
         subgroups,
     )
     from agnosticfair.mathematics.metrics import METRICS, Metric, register_metric
@@ -39,19 +35,15 @@ __version__ = "0.1.0"
 _HOMES = {
     "auditing.audit": ("audit", "audit_clients"),
     "auditing.certificate": ("Certificate",),
-    "data.datasets": ("load_dataset",),
+    "data.datasets": ("load_dataset", "iid"),
     "data.files": ("read_table",),
-    "data.splits": ("iid",),
     "data.table": ("Column", "Table"),
     "estimator.classifier": ("AgnosticFairClassifier",),
     "estimator.frames": ("fairness_scorer",),
     "estimator.path": ("frontier",),
     "federation": ("Fit", "fit"),
     "learners.rule": ("Rule",),
-    "mathematics.basis": (
-        *("bins", "by_client", "constant", "gaussian"),
-        *("gaussian_at", "indicator", "product", "subgroups"),
-    ),
+    "mathematics.basis": (*("by_client", "constant", "gaussian", "gaussian_at", "subgroups"),),
     "mathematics.metrics": ("METRICS", "Metric", "register_metric"),
     "methods": ("METHODS", "Method", "Network", "method"),
     "model": ("Model", "load_model"),

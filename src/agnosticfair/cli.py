@@ -17,8 +17,6 @@ from agnosticfair.commands import (
     fit,
     messages,
     monitor,
-    report,
-    schema,
     tune,
     use,
     verify,
@@ -39,10 +37,10 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         *(tune.tune, use.export, data.list_methods),
     ),
     "Judge": (
-        *(audit.plan_audit, audit.audit, verify.verify, report.report),
+        *(audit.plan_audit, audit.audit, verify.verify, use.report),
         monitor.monitor,
     ),
-    "Over sites": (schema.schema, messages.explain_messages),
+    "Over sites": (data.schema, messages.explain_messages),
 }
 """The commands by what they are for, the most used first."""
 

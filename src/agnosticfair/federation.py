@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from hashlib import sha256
-from math import prod
 from operator import add
 from pathlib import Path
 from time import perf_counter
@@ -20,15 +18,16 @@ from numpy.typing import ArrayLike
 from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
+from agnosticfair.data.storage import trained_on
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.summary import SummaryStatistics, check_labels_known, counted, merge
 from agnosticfair.data.table import Table
-from agnosticfair.data.trained import trained_on
 from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
-from agnosticfair.fitted import ends_constant, of_rule, outcome_of
+from agnosticfair.fitted import fit_of
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import Method
 from agnosticfair.methods import method as build_method
@@ -37,7 +36,6 @@ from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.faults import Coordinator, Missing, Policy, check_enough, policy
 from agnosticfair.protocol.messages import Broadcast, check_candidates
-from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.requests import UNCOUNTED, Counts
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import checkpoints, rule, solvers
@@ -52,7 +50,7 @@ def in_process(
     tables: Mapping[str, Table | Stream], workers: int = 1, device: str | None = None
 ) -> InProcess:
     """An engine whose clients hold these tables, answered for by that many processes, which share the
-    processors for what is streamed.  device: of PyTorch, on which rows lie and are added up in float32."""
+    processors for what is streamed.  device: of PyTorch, on which a rule's rows are added up."""
     if not tables:
         raise SettingsError("there are no clients: give at least one table")
     threads = max(1, cpus() // max(1, workers))
@@ -134,30 +132,26 @@ def fit(
     if schema is not None and isinstance(clients, Mapping):
         clients = {key: under(schema, rows, f"client {key!r}") for key, rows in clients.items()}
     engine = in_process(clients) if isinstance(clients, Mapping) else clients
+    consents = server.consents(method)
     coordinator = coordinator_for(
-        engine, policy(on_failure), deadline, secure, server.consents(method), fold, schema
+        engine, policy(on_failure), deadline, secure, consents, fold, schema
     )
     check_enough(coordinator.keys, coordinator.policy)
-    fixed_centres = None if centres is None else np.asarray(centres, float)
-    folder = None if checkpoint is None else Path(checkpoint)
-    tables = rows_here(clients, fold)
     run = FitArguments(
         method,
-        sensitive_features,
-        positive,
-        seed,
-        scale,
-        fixed_centres,
-        start,
-        folder,
-        schema,
-        tables,
+        sensitive_features=sensitive_features,
+        positive=positive,
+        seed=seed,
+        scale=scale,
+        centres=None if centres is None else np.asarray(centres, float),
+        start=start,
+        folder=None if checkpoint is None else Path(checkpoint),
+        schema=schema,
+        tables=rows_here(clients, fold),
     )
     with one_thread():
         state = _until_answered(coordinator, run, on_round)
-    if strict:
-        _check_converged(state)
-    fitted = _fitted(state, coordinator, perf_counter() - begin, seed)
+    fitted = _ended(state, coordinator, perf_counter() - begin, strict)
     return replace(fitted, model=knowing(fitted.model, clients, fold))
 
 
@@ -193,65 +187,45 @@ def fit_along(
             on_round(state.last)
 
     coordinator = coordinator_for(in_process(clients), policy("stop"), None, False)
-    fixed_centres = None if centres is None else np.asarray(centres, float)
-    tables = rows_here(clients)
     run = FitArguments(
         methods[0],
-        sensitive_features,
-        positive,
-        seed,
-        scale,
-        fixed_centres,
-        None,
-        None,
-        tables=tables,
+        sensitive_features=sensitive_features,
+        positive=positive,
+        seed=seed,
+        scale=scale,
+        centres=None if centres is None else np.asarray(centres, float),
+        tables=rows_here(clients),
     )
     with one_thread():
-        plan = _plan(coordinator, run, _statistics(coordinator, run))
+        plan = planned(coordinator, run, summarised(coordinator, run))
     for each in methods:
         begin = perf_counter()
-        plan_of_tau = replace(
-            plan, method=build_method(plan.method, tau=server.fairness_of(each).tau)
-        )
+        chosen = build_method(plan.method, tau=server.fairness_of(each).tau)
+        plan_of_tau = replace(plan, method=chosen)
         with one_thread():
             try:
-                state = _to_the_end(coordinator, _begun(coordinator, run, plan_of_tau), after)
+                state = _solved(coordinator, begun(coordinator, run, plan_of_tau), after)
             except SolverError:  # a start may be a bad one
                 if run.start is None:
                     raise
-                cold = _begun(coordinator, replace(run, start=None), plan_of_tau)
-                state = _to_the_end(coordinator, cold, after)
-        if strict:
-            _check_converged(state)
-        fitted = _fitted(state, coordinator, perf_counter() - begin, seed)
+                cold = begun(coordinator, replace(run, start=None), plan_of_tau)
+                state = _solved(coordinator, cold, after)
+        fitted = _ended(state, coordinator, perf_counter() - begin, strict)
         run = replace(run, start=fitted.start)
         yield fitted
 
 
-def _fitted(state: solvers.SolverState, coordinator: Coordinator, seconds: float, seed: int) -> Fit:
+def _ended(
+    state: solvers.SolverState, coordinator: Coordinator, seconds: float, strict: bool
+) -> Fit:
     """The record of a fit that ended in this state."""
-    inner = state.inner
-    if state.plan.method.rule is not None:
-        about = rule.model_fields(state)
-        model = model_of(state.plan, np.zeros(0), inner.outcome, seed=seed, **about)
-        return of_rule(state, model, tuple(coordinator.events), seconds)
-    return Fit(
-        model_of(state.plan, inner.w, inner.outcome, seed=seed),
-        state.plan.method,
-        inner.outcome,
-        inner.round,
-        inner.history,
-        dict(Counter(outcome_of(entry) for entry in inner.history)),
-        inner.alpha,
-        *state.solver.worst_cases(inner),
-        seconds,
-        8 * sum(prod(shape) for shape in solvers.request(state).shapes.values()),
-        tuple(coordinator.events),
-        inner.under_floor,
-        state.plan.task.centres,
-        state.solver.start_of(inner),
-        **ends_constant(state),
-    )
+    plan, inner, w, rule_fields = state.plan, state.inner, state.inner.w, {}
+    if strict:
+        _check_converged(state)
+    if plan.method.rule is not None:
+        w, rule_fields = np.zeros(0), rule.model_fields(state)
+    model = model_of(plan, w, inner.outcome, seed=state.seed, **rule_fields)
+    return fit_of(state, model, tuple(coordinator.events), seconds)
 
 
 def coordinator_for(
@@ -298,16 +272,16 @@ def rows_here(
 
 @dataclass(frozen=True)
 class FitArguments:
-    """What was asked for: with it, and the same rows, a fit is the same.  tables: the rows, where all are here."""
+    """What a fit is asked for: with it, and the same rows, a fit is the same.  tables: the rows, where all are here."""
 
     method: Method
-    sensitive_features: str | Sequence[str] | None
-    positive: str | None
-    seed: int
-    scale: bool
-    centres: np.ndarray | None
-    start: Start | None
-    folder: Path | None
+    sensitive_features: str | Sequence[str] | None = None
+    positive: str | None = None
+    seed: int = 0
+    scale: bool = True
+    centres: np.ndarray | None = None
+    start: Start | None = None
+    folder: Path | None = None
     schema: Schema | None = None
     tables: tuple[Table, ...] = ()
 
@@ -319,25 +293,20 @@ class FitArguments:
     ) -> dict[str, Any]:
         """What must be the same for a checkpoint to be gone on with.  rows: digests of the clients', where known."""
         plain, warm = ({}, {}) if self.start is None else taken_apart(self.start)
-        settings = {"method": asdict(self.method), "seed": self.seed, "version": __version__}
-        settings |= {f"the rows of site {key!r}": rows[key] for key in keys if rows.get(key)}
-        task_fields: dict[str, Any] = {
+        entries = {
+            "method": asdict(self.method),
+            "seed": self.seed,
+            "version": __version__,
+            **{f"the rows of site {key!r}": rows[key] for key in keys if rows.get(key)},
             "sensitive_features": self.sensitive_features,
             "positive": self.positive,
             "scale": self.scale,
+            "centres": _digest(self.centres),
+            "start": [plain, _digest(*warm.values())],
+            "clients": keys,
+            "the clients' rows": statistics.to_json(),
         }
-        task_fields |= {"centres": _digest(self.centres), "start": [plain, _digest(*warm.values())]}
-        return json.loads(
-            json.dumps(
-                {
-                    **settings,
-                    **task_fields,
-                    "clients": keys,
-                    "the clients' rows": statistics.to_json(),
-                },
-                default=str,
-            )
-        )
+        return json.loads(json.dumps(entries, default=str))
 
 
 def _digest(*values: ArrayLike | None) -> str:
@@ -360,13 +329,13 @@ def _until_answered(
 def _rounds(
     coordinator: Coordinator, run: FitArguments, on_round: Callable[[dict], None] | None
 ) -> solvers.SolverState:
-    """From the summary statistics to the last state, for the clients that the asker has."""
-    statistics = _statistics(coordinator, run)
+    """Summarise, plan, learn and decide: the last state, for the clients that the coordinator has."""
+    statistics = summarised(coordinator, run)
     identity = run.identity(statistics, coordinator.keys, getattr(coordinator.engine, "rows", {}))
     restated = any(event["event"] == "restated" for event in coordinator.events)
     checkpoint = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
     if checkpoint is None:
-        state = _begun(coordinator, run, _plan(coordinator, run, statistics))
+        state = begun(coordinator, run, planned(coordinator, run, statistics))
     else:
         state, coordinator.events[:0] = checkpoint
         coordinator.note("resumed", round=state.last["round"])
@@ -377,24 +346,19 @@ def _rounds(
         if on_round is not None:
             on_round(state.last)
 
-    return _to_the_end(coordinator, state, after)
+    return _solved(coordinator, state, after)
 
 
-def _to_the_end(
+def _solved(
     coordinator: Coordinator,
     state: solvers.SolverState,
     after: Callable[[solvers.SolverState], None],
 ) -> solvers.SolverState:
-    """The last state: round after round, each shown to ``after``."""
-    while not (state := _onward(coordinator, state)).done:
+    """The last state: round after round, and with a rule stage after stage, each round shown to ``after``."""
+    while not (state := rule.onward(state, coordinator.total)).done:
         state = solvers.step(state, coordinator.total(solvers.request(state)))
         after(state)
     return state
-
-
-def _onward(coordinator: Coordinator, state: solvers.SolverState) -> solvers.SolverState:
-    """The state; with a rule that of the next stage, where one has ended."""
-    return state if state.plan.method.rule is None else rule.onward(state, coordinator.total)
 
 
 def summaries(coordinator: Coordinator) -> dict[str, SummaryStatistics]:
@@ -404,7 +368,7 @@ def summaries(coordinator: Coordinator) -> dict[str, SummaryStatistics]:
     )
 
 
-def _statistics(coordinator: Coordinator, run: FitArguments) -> SummaryStatistics:
+def summarised(coordinator: Coordinator, run: FitArguments) -> SummaryStatistics:
     """What is known of all rows together before the first round."""
     if run.schema is not None:
         return counts_of_all(coordinator, run.schema.outline())
@@ -435,7 +399,30 @@ def counts_of_all(coordinator: Coordinator, agreed: SummaryStatistics) -> Summar
     return statistics
 
 
-def _begun(coordinator: Coordinator, run: FitArguments, plan: server.Plan) -> solvers.SolverState:
+def planned(
+    coordinator: Coordinator, run: FitArguments, statistics: SummaryStatistics
+) -> server.Plan:
+    """The plan: what is learned of which columns, and what is compared where."""
+    server.check_missing(run.method, statistics)
+    plan = server.plan(
+        run.method,
+        statistics,
+        coordinator.keys,
+        sensitive_features=run.sensitive_features,
+        positive=run.positive,
+        scale=run.scale,
+    )
+    plan = agree_on_centres(plan, coordinator, run.seed, run.centres)
+    if plan.method.rule is not None:  # centres lie in the space without bins
+        return rule.agreed(plan, statistics, coordinator.total)
+    if server.fairness_of(plan.method).basis.kind == "subgroups":
+        raise SettingsError(
+            f"method {plan.method.name!r} has subgroups to limit and no rule to do it by: take 'rule'"
+        )
+    return plan
+
+
+def begun(coordinator: Coordinator, run: FitArguments, plan: server.Plan) -> solvers.SolverState:
     """The state before the first round: before the program's, where estimates are known, or a classifier learns from
     rows that are here."""
     if plan.method.rule is not None and run.start is not None and run.start.estimates is not None:
@@ -445,25 +432,6 @@ def _begun(coordinator: Coordinator, run: FitArguments, plan: server.Plan) -> so
     first = solvers.solver_of(plan.method).before(plan)
     answer = None if first is None else coordinator.total(first)
     return solvers.init(plan, Beginning(run.seed, run.start, answer))
-
-
-def _plan(
-    coordinator: Coordinator, run: FitArguments, statistics: SummaryStatistics
-) -> server.Plan:
-    """The plan, with the kernels' centres, where its bases have any: given, or found as they say."""
-    server.check_missing(run.method, statistics)
-    plan = server.plan(
-        run.method, statistics, coordinator.keys, sensitive_features=run.sensitive_features,
-        positive=run.positive, scale=run.scale,
-    )  # fmt: skip
-    if plan.method.rule is not None:  # centres lie in the space without bins
-        plan = agree_on_centres(plan, coordinator, run.seed, run.centres)
-        return rule.agreed(plan, statistics, coordinator.total)
-    if server.fairness_of(plan.method).basis.kind == "subgroups":
-        raise SettingsError(
-            f"method {plan.method.name!r} has subgroups to limit and no rule to do it by: take 'rule'"
-        )
-    return agree_on_centres(plan, coordinator, run.seed, run.centres)
 
 
 def agree_on_centres(

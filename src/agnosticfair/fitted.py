@@ -236,7 +236,7 @@ class Fit:
         """A sentence where decisions on the training rows differ by more than tau, with the subgroup in which they do;
         of a rule by its estimates."""
         fairness = self.method.fairness
-        if fairness is None or fairness.surrogate.kind == "covariance":
+        if fairness is None:
             return None
         if not self.trained_difference > fairness.tau + TOLERANCE:
             return None
@@ -308,42 +308,50 @@ class Fit:
     def plot(self) -> Any:
         """A figure: the subgroups in which decisions differ most, and the loss by round."""
         # the report draws what this room finds, and is looked up only when somebody looks
-        return import_module("agnosticfair.report.fitted").figure(self)
+        return import_module("agnosticfair.report.notebook").fit_figure(self)
 
     def _repr_html_(self) -> str:
         """How the fit ended and its worst subgroups, in a notebook."""
-        grids = import_module("agnosticfair.report.fitted").grids(self)
+        grids = import_module("agnosticfair.report.notebook").fit_grids(self)
         return import_module("agnosticfair.report.tables").html(grids)
 
 
-def of_rule(
+def fit_of(
     state: solvers.SolverState, model: Model, events: tuple[dict, ...], seconds: float
 ) -> Fit:
-    """The record of a fit with a rule; its rounds are numbered through all stages."""
-    inner, start = state.inner, state.solver.start_of(state.inner)
-    if start is not None:
-        start = replace(start, estimates=state.plan.task.estimates)
-    history = tuple(
-        {"stage": state.stage, **entry, "round": k} for k, entry in enumerate(state.history, 1)
-    )
+    """The record of a fit; the rounds of a rule are numbered through all stages."""
+    plan, inner, start = state.plan, state.inner, state.solver.start_of(state.inner)
+    history = inner.history
+    ranked: tuple[tuple[tuple[str, float], ...], tuple[str, ...]] = ((), ())
+    if plan.method.rule is not None:
+        rounds = enumerate(state.history, 1)
+        history = tuple({"stage": state.stage, **entry, "round": k} for k, entry in rounds)
+        start = start and replace(start, estimates=plan.task.estimates)
+        if state.stage == rule.PROGRAM:
+            ranked = subgroup_axes.ranked(plan, inner)
+    worst_surrogate, trained_difference = state.solver.worst_cases(inner)
+    ended, smallest_tau = nearly_constant(state)
     return Fit(
-        model,
-        state.plan.method,
-        inner.outcome,
-        len(history),
-        history,
-        dict(Counter(outcome_of(entry) for entry in history)),
-        inner.alpha,
-        *state.solver.worst_cases(inner),
-        seconds,
-        state.nbytes,
-        events,
-        inner.under_floor,
-        state.plan.task.centres,
-        start,
-        state.plan.task.subgroups,
-        *(subgroup_axes.ranked(state.plan, inner) if state.stage in solvers.SOLVERS else ((), ())),
-        **ends_constant(state),
+        model=model,
+        method=plan.method,
+        outcome=inner.outcome,
+        rounds=len(history),
+        history=history,
+        outcomes=dict(Counter(outcome_of(entry) for entry in history)),
+        alpha=inner.alpha,
+        worst_surrogate=worst_surrogate,
+        trained_difference=trained_difference,
+        seconds=seconds,
+        bytes_per_round=state.nbytes,
+        events=events,
+        under_floor=inner.under_floor,
+        centres=plan.task.centres,
+        start=start,
+        subgroups=plan.task.subgroups,
+        trained_subgroups=ranked[0],
+        not_compared=ranked[1],
+        nearly_constant=ended,
+        smallest_tau=smallest_tau,
         learner=model.estimates.kind if model.estimates is not None else "",
         held_out={entry.learner: entry.held_out for entry in state.learned},
         calibration=calibrated(state),
@@ -414,7 +422,7 @@ def outcome_of(entry: Mapping[str, Any]) -> str:
     return "step kept" if entry["kept"] else "step rejected"
 
 
-def ends_constant(state: solvers.SolverState) -> dict[str, Any]:
+def nearly_constant(state: solvers.SolverState) -> tuple[bool, float | None]:
     """Whether a fit ended with nearly one answer, and the smallest worst difference that others had on the way."""
     base, history = state.plan.base_rate, state.inner.history
     majority = max(base, 1 - base)
@@ -425,4 +433,4 @@ def ends_constant(state: solvers.SolverState) -> dict[str, Any]:
     ]
     others = [worst for worst, constant in rates if worst > 0 and not constant]
     ended = bool(history) and "positive" in history[-1] and rates[-1][1]
-    return {"nearly_constant": ended, "smallest_tau": min(others, default=None)}
+    return ended, min(others, default=None)

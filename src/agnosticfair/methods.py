@@ -73,10 +73,6 @@ class Fairness:
         require(Surrogate, surrogate=self.surrogate)
         require(Basis, basis=self.basis)
         check_settings(self, Reach.FAIRNESS, Reach.ADVERSARY)
-        if self.surrogate.kind == "covariance" and self.metric != PARITY.name:
-            raise SettingsError(
-                f"surrogate 'covariance' knows demographic parity only, not {self.metric!r}: take 'sigmoid'"
-            )
 
     @property
     def measured(self) -> Surrogate:
@@ -138,12 +134,16 @@ class Method:
         require(Network, **given(network=self.network))
         require(Rule, **given(rule=self.rule))
         check_settings(self, Reach.METHOD, Reach.ADVERSARY)
+        if self.network is not None and (self.averaging is not None or self.rule is not None):
+            raise SettingsError(
+                f"method {self.name!r} does not train a network: take 'fl', 'fairfl' or 'agnosticfair'"
+            )
 
 
 _PRINTED = gaussian(200, 1.0)
 _SMOOTH = Surrogate("sigmoid", 0.3)
 
-_ALL = (
+_METHODS = (
     Method("fl", "federated optimum of the mean loss, no fairness"),
     Method(
         "fedavg",
@@ -201,7 +201,7 @@ _ALL = (
     ),
 )
 
-METHODS: dict[str, Method] = {m.name: m for m in _ALL}
+METHODS: dict[str, Method] = {m.name: m for m in _METHODS}
 
 DEEP: dict[str, dict[str, Any]] = {
     "agnosticfair": {
@@ -318,10 +318,7 @@ def _deep(method: Method, changes: dict[str, Any]) -> dict[str, Any]:
     difference's bound) and what the method has otherwise than the one of its name."""
     usual = METHODS.get(method.name, method)
     values = {"ridge": 2e-3, "max_rounds": 240, "tolerance": 1e-3}
-    is_exact = method.averaging is None
-    values = {
-        k: v for k, v in values.items() if is_exact and getattr(method, k) == getattr(usual, k)
-    }
+    values = {k: v for k, v in values.items() if getattr(method, k) == getattr(usual, k)}
     if _sets(method) != _sets(usual):
         return values
     off = {"nominal"} if metric_of(changes.get("metric", PARITY.name)).bounds else set()

@@ -8,7 +8,7 @@ file (with zeros in its own place), so that a file with a flipped byte is refuse
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -18,29 +18,24 @@ import numpy as np
 
 import agnosticfair
 from agnosticfair.data.encoding import Encoding, encode, shown
-from agnosticfair.data.storage import write_atomically
-from agnosticfair.data.table import Column, Table
-from agnosticfair.data.trained import Reading, TrainedOn, beside, read_beside
+from agnosticfair.data.records import put_together, taken_apart
+from agnosticfair.data.storage import Reading, TrainedOn, beside, read_beside, write_atomically
+from agnosticfair.data.table import Table
 from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.learners import decisions
 from agnosticfair.learners.decisions import Decision, Explanation
 from agnosticfair.learners.estimates import (
     Estimates,
-    from_header,
-    learned,
-    learner_of,
+    check_estimates,
     predict,
     strata,
-    to_header,
 )
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.mathematics.linear import sigmoid
-from agnosticfair.mathematics.subgroups import checked_subgroups
 
-FORMAT = "agnosticfair-model-3"
+FORMAT = "agnosticfair-model-4"
 _UNSEALED = "0" * 64
-_TEXTS = ("positive", "negative", "outcome", "version")
 
 
 @dataclass(frozen=True)
@@ -93,6 +88,11 @@ class Model:
     training: TrainedOn | None = field(default=None, compare=False, repr=False)
 
     @property
+    def joined(self) -> bool:
+        """Whether there were more than two labels: all but the positive one are one."""
+        return self.negative == f"other than {self.positive}"
+
+    @property
     def sensitive_feature(self) -> str:
         """The sensitive features in one name."""
         return " & ".join(self.sensitive_features)
@@ -100,12 +100,15 @@ class Model:
     @property
     def digest(self) -> str:
         """What tells one model from another: its weights and the encoding of its columns."""
-        header = json.dumps([self.encoding.to_json(), self._rule()], sort_keys=True).encode()
-        if self.rule is None:
-            header = json.dumps(self.encoding.to_json(), sort_keys=True).encode()
-        arrays = self._arrays()
+        plain, arrays = self._pieces
+        about = {k: plain[k] for k in ("encoding", "estimates", "rule") if k in plain}
         numbers = b"".join(np.ascontiguousarray(arrays[k]).tobytes() for k in sorted(arrays))
-        return sha256(numbers + header).hexdigest()
+        return sha256(numbers + json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def _pieces(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What stands in a model file: plain values and arrays."""
+        return taken_apart(replace(self, training=None))
 
     @property
     def further_columns(self) -> tuple[str, ...]:
@@ -132,30 +135,6 @@ class Model:
         P = predict(self.estimates, self.encoding, self.estimates.folds, table, who)
         row_weights = decisions.weighing(self.rule, self.encoding, table, who)
         return decisions.explain(self.rule, self.estimates, P, row_weights)
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """All arrays, by name."""
-        arrays = {"w": self.w}
-        if self.estimates is not None and self.rule is not None:
-            arrays |= {f"estimates.{k}": v for k, v in self.estimates.arrays.items()}
-            arrays["coefficients"] = self.rule.coefficients
-            if self.rule.weights is not None:
-                arrays["weights"] = self.rule.weights
-            if self.rule.subgroups is not None:
-                arrays["subgroups"] = np.asarray(self.rule.subgroups.values, float)
-            if self.rule.kernels is not None and self.rule.kernels.centres is not None:
-                arrays["centres"] = self.rule.kernels.centres
-        return arrays
-
-    def _rule(self) -> dict[str, Any] | None:
-        """A rule as JSON has it, without its arrays."""
-        if self.estimates is None or self.rule is None:
-            return None
-        axes = None if self.rule.subgroups is None else self.rule.subgroups.axes
-        fields = {"error_costs": self.rule.error_costs, "shift": self.rule.shift, "axes": axes}
-        if self.rule.kernels is not None:
-            fields["kernels"] = decisions.to_header(self.rule.kernels)
-        return {**fields, "estimates": to_header(self.estimates)}
 
     @property
     def reading(self) -> Reading:
@@ -240,14 +219,10 @@ class Model:
             )
         from safetensors.numpy import save
 
-        apart = ("w", "encoding", "estimates", "rule", "training")
-        fields = {k: v for k, v in vars(self).items() if k not in apart}
-        header = {"format": FORMAT, "encoding": self.encoding.to_json(), **fields}
-        if self.rule is not None:
-            header["rule"] = self._rule()
-        about = {"agnosticfair": json.dumps(header, default=str), "sha256": _UNSEALED}
-        arrays = {k: np.ascontiguousarray(v) for k, v in self._arrays().items()}
-        return sealed(_ordered(save(arrays, about)))
+        plain, arrays = self._pieces
+        header = json.dumps({"format": FORMAT, "model": plain}, default=str)
+        arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
+        return sealed(_ordered(save(arrays, {"agnosticfair": header, "sha256": _UNSEALED})))
 
     def save(self, path: str | Path) -> None:
         """Write the model file, whole or not at all; and beside it, readable by its owner alone, what knows the rows of
@@ -288,11 +263,11 @@ def _check_seal(path: str | Path, seal: str) -> None:
         )
 
 
-def check_labels(model: Model, labels: Column, what: str) -> None:
+def check_labels(model: Model, labels: Iterable[str], what: str = "the target") -> None:
     """Raise if a label is none of the model's.  what: names the column."""
     known = (model.negative, model.positive)
-    strange = sorted({labels.categories[k] for k in np.unique(labels.codes)} - {*known})
-    if strange and model.negative != f"not {model.positive}":
+    strange = sorted({*labels} - {*known})
+    if strange and not model.joined:
         raise DataError(
             f"{what} has the label {shown(strange)}, unknown to the model: write {shown(known)}"
         )
@@ -327,7 +302,7 @@ def load_model(path: str | Path) -> Model:
                 )
             arrays = {name: file.get_tensor(name) for name in names}
         _check_seal(path, about.get("sha256", ""))
-        model = _parse(json.loads(header), arrays.pop("w"), arrays)
+        model = _parse(json.loads(header), arrays)
         return replace(model, training=read_beside(Path(path), model.digest))
     except FileNotFoundError:
         raise ModelError(f"there is no model file {str(path)!r}: check the path") from None
@@ -338,77 +313,31 @@ def load_model(path: str | Path) -> Model:
         ) from None
 
 
-def _parse(header: Any, w: np.ndarray, arrays: Mapping[str, np.ndarray]) -> Model:
+def _parse(header: Any, arrays: Mapping[str, np.ndarray]) -> Model:
+    """The model of a file, which is not trusted: ValueError, KeyError or TypeError for what is none."""
     if header["format"] != FORMAT:
         raise ModelError(
             f"the model has format {header['format']!r} and this version reads {FORMAT!r}: train it again"
         )
-    encoding = Encoding.from_json(header["encoding"])
-    network = header.get("network")
-    if network is not None:
-        network = {"name": str(network["name"]), "hidden": tuple(map(int, network["hidden"]))}
-    estimates, rule = _parse_rule(header.get("rule"), encoding, arrays)
-    width = encoding.width + 1 if rule is None else 0
-    fits = w.shape == (width,) if network is None else w.ndim == 1
+    model = put_together(Model, header["model"], arrays)
+    if model.network is not None:
+        name, hidden = str(model.network["name"]), tuple(map(int, model.network["hidden"]))
+        model = replace(model, network={"name": name, "hidden": hidden})
+    w, width = model.w, model.encoding.width + 1 if model.rule is None else 0
+    fits = w.shape == (width,) if model.network is None else w.ndim == 1
     if not fits or w.dtype != np.float64 or not np.isfinite(w).all():
         raise ModelError(
-            f"the model has weights of shape {w.shape} for {encoding.width} features: write it again with 'fit'"
+            f"the model has weights of shape {w.shape} for {model.encoding.width} features: write it again with 'fit'"
         )
-    if not all(isinstance(header[k], str) for k in _TEXTS) or not isinstance(
-        header["method"], dict
-    ):
-        raise ValueError("header")
-    return Model(
-        w=w,
-        encoding=encoding,
-        method=header["method"],
-        sensitive_features=texts(header["sensitive_features"], "sensitive_features"),
-        groups=texts(header["groups"], "groups"),
-        seed=int(header["seed"]),
-        rows=int(header["rows"]),
-        clients=int(header["clients"]),
-        network=network,
-        estimates=estimates,
-        rule=rule,
-        privacy=_privacy(header.get("privacy")),
-        **{k: header[k] for k in _TEXTS},
-    )
-
-
-def _parse_rule(
-    header: Any, encoding: Encoding, arrays: Mapping[str, np.ndarray]
-) -> tuple[Estimates | None, Decision | None]:
-    """A rule from its header and its arrays, which are not trusted; ValueError for what is none."""
-    if header is None:
-        if arrays:
-            raise ValueError("arrays")
-        return None, None
-    estimate_arrays = {
-        k.removeprefix("estimates."): v for k, v in arrays.items() if k.startswith("estimates.")
-    }
-    estimates = from_header(header["estimates"], estimate_arrays)
-    if learned(estimates):
-        learner_of(estimates.kind).check(estimate_arrays, encoding, len(learned(estimates)))
-    A, axes, subgroups = arrays["coefficients"], header["axes"], arrays.get("subgroups")
-    named = None if axes is None or subgroups is None else checked_subgroups(axes, subgroups)
-    K, of_kernels = 1 if named is None else len(named.values) + 1, None
-    if header.get("kernels") is not None and named is None:
-        of_kernels = decisions.from_header(header["kernels"], arrays.get("centres"), encoding)
-        K = of_kernels.size + 1
-    fits = A.shape == (K, len(strata(estimates.heads))) and A.dtype == np.float64
-    low, high = (float(v) for v in header["error_costs"])
-    numbers = np.array([low, high, float(header["shift"])])
-    expected = {"coefficients"} | ({"subgroups"} if named is not None else set())
-    if of_kernels is not None and of_kernels.centres is not None:
-        expected.add("centres")
-    W = arrays.get("weights")
-    if W is not None:
-        expected.add("weights")
-        fits = fits and W.shape == (K,) and W.dtype == np.float64 and bool(np.isfinite(W).all())
-    strange = {k for k in arrays if not k.startswith("estimates.")} - expected
-    if not fits or strange or not np.isfinite(A).all() or not np.isfinite(numbers).all():
-        raise ValueError("the rule's coefficients")
-    return estimates, Decision((low, high), A, float(header["shift"]), named, of_kernels, W)
+    texts(model.sensitive_features, "sensitive_features")
+    texts(model.groups, "groups")
+    if (model.rule is None) != (model.estimates is None):
+        raise ValueError("a rule without estimates, or estimates without a rule")
+    if model.rule is not None and model.estimates is not None:
+        check_estimates(model.estimates, model.encoding)
+        strata_there = len(strata(model.estimates.heads))
+        decisions.check_decision(model.rule, model.encoding, strata_there)
+    return replace(model, privacy=_privacy(model.privacy))
 
 
 def _privacy(value: Any) -> dict[str, Any] | None:

@@ -30,18 +30,16 @@ from agnosticfair.methods import method as build_method
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.accountant import check_budget, multiplier, spent
-from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.ledger import Ledger, check_budget, ledger_of, multiplier, spent
 from agnosticfair.protocol.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
     PrivateMoments,
     PrivatePlan,
+    deviations,
 )
-from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
-from agnosticfair.protocol.privacy.store import ledger_of
 from agnosticfair.protocol.requests import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
@@ -222,18 +220,18 @@ def fit_private(
     about = {**_spent(coordinator, rounds), **report}
     task, request = plan.task, coordinator.request(PrivateMoments)
     return Fit(
-        model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
-        plan.method,
-        "rounds",
-        len(history),
-        history,
-        {"noisy step": len(history)},
-        np.ones(1),
-        nan,
-        max(difference for _, _, difference, _ in report["subgroups"]),
-        perf_counter() - begin,
-        8 * sum(prod(shape) for shape in request.shapes(plan.task).values()),
-        tuple(plain_coordinator.events),
+        model=model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
+        method=plan.method,
+        outcome="rounds",
+        rounds=len(history),
+        history=history,
+        outcomes={"noisy step": len(history)},
+        alpha=np.ones(1),
+        worst_surrogate=nan,
+        trained_difference=max(difference for _, _, difference, _ in report["subgroups"]),
+        seconds=perf_counter() - begin,
+        bytes_per_round=8 * sum(prod(shape) for shape in request.shapes(plan.task).values()),
+        events=tuple(plain_coordinator.events),
         subgroups=plan.task.subgroups,
     )
 

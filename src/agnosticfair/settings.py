@@ -215,7 +215,7 @@ def _of_constraints() -> tuple[Setting, ...]:
         Setting("floor", F, "Share of the mass that compared groups keep.", SHARE),
         Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE),
         Setting("each", F, "One constraint per kernel or subgroup, not for every mixture.", FLAG),
-        Setting("surrogate", S, "'sigmoid' or 'covariance'.", WORD, "kind"),
+        Setting("surrogate", S, "The sigmoid that lends its gradient to decisions.", field="kind"),
         Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE),
         Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
         Setting("basis", A, "The kernels that an adversary weighs."),

@@ -73,7 +73,7 @@ def target_weights(
         or not (sigma == "median" or (not isinstance(sigma, str) and sigma > 0))
     ):
         raise SettingsError(
-            f"max_weight is {max_weight}, kernels {kernels}, sigma {sigma!r}: give at least 1, at least 1, and 'median' "
+            f"max_weight is {max_weight}, kernels {kernels}, sigma {sigma!r}: give at least 1, 1, and 'median' "
             "or a positive width"
         )
     one, two = features(X), features(target)

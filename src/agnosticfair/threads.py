@@ -1,5 +1,6 @@
-"""One thread for linear algebra: with several, the bits of a product depend on how many there are. More
-processors are of use through more processes."""
+"""How processors are used: one thread for linear algebra, as with several the bits of a product depend on how many
+there are; more through more processes; and loops that Numba compiles where it is installed (extra 'trees').
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cache, partial
 from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
@@ -140,3 +141,13 @@ def _ignoring_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@cache
+def compiled(loop: Callable[..., None]) -> Callable[..., Any] | None:
+    """The function, compiled; None without Numba."""
+    try:
+        from numba import njit
+    except ImportError:
+        return None
+    return njit(cache=True, nogil=True, error_model="numpy")(loop)

@@ -1,9 +1,9 @@
-"""Choosing tau: accuracy against the worst difference along a path of taus, cross-validated.
+"""Choosing tau: accuracy against the worst difference in any subgroup along a path of taus, cross-validated.
 
-A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; rows are counted,
-encoded and sorted once, and folds go on side by side.  Only the point that is picked is fitted on all rows, to its
-method's own tolerance.  Beside the path stand 'fl', where it would end without a limit, and 'fairfl', which is fair on
-the rows as they are.  The module is not called ``frontier``: it would hide the package's function of that name.
+A fold's fits are of a coarse tolerance, and each begins where that of the next larger tau ended; folds go on side by
+side.  Only the point that is picked is fitted on all rows, to its method's own tolerance.  Beside the path stand 'fl',
+which has no limit, and 'fairfl', which limits the overall difference alone.  The module is not called ``frontier``: it
+would hide the package's function of that name.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.auditing.audit import audit
-from agnosticfair.auditing.fits import compared, kernels_on
+from agnosticfair.auditing.fits import compared
 from agnosticfair.auditing.subgroups import searched, subgroups_in
 from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.errors import SettingsError, needing
-from agnosticfair.federation import Fit, fit, fit_along, in_process
-from agnosticfair.mathematics.basis import check_seed, is_apart
+from agnosticfair.federation import Fit, fit, fit_along
+from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.mathematics.scoring import accuracy, nearly_constant, positive_rate
-from agnosticfair.mathematics.subgroups import Subgroup, counting, memberships, sizes_of
+from agnosticfair.mathematics.subgroups import Subgroup, counting, sizes_of
 from agnosticfair.methods import Fairness, Method, method
 from agnosticfair.model import Model
-from agnosticfair.server.plan import Start
 from agnosticfair.settings import TAUS
 from agnosticfair.threads import walked
 
@@ -46,6 +45,7 @@ REFERENCES = ("fairfl", "fl")
 """Methods that stand beside the path."""
 
 Progress = Callable[[int, int], None]
+NONE: Mapping[str, Any] = MappingProxyType({})
 Counting = Callable[[np.ndarray, int], np.ndarray]
 
 
@@ -53,9 +53,9 @@ Counting = Callable[[np.ndarray, int], np.ndarray]
 class FrontierPoint:
     """One tau, or a method beside the path: means over the held-out folds.
 
-    accuracy: errors weigh what they cost, where a rule has costs.  worst: the largest difference over the method's set.
-    positive: the share of positive decisions.  standard_errors: the standard error of accuracy and worst.  tau: None
-    of a method that has none.  one_answer: decisions are hardly more than one answer to everybody.
+    accuracy: errors weigh what they cost, where a rule has costs.  worst: the largest difference in a subgroup with
+    rows enough.  measured: the overall difference.  positive: the share of positive decisions.  standard_errors: of
+    accuracy and worst.  tau: None of a method that has none.  one_answer: nearly all decisions are the same.
     """
 
     tau: float | None
@@ -66,11 +66,15 @@ class FrontierPoint:
     standard_errors: tuple[float, float]
     one_answer: bool = False
 
+    def dominates(self, other: FrontierPoint) -> bool:
+        """Whether it is more accurate, and its worst difference smaller."""
+        return self.accuracy > other.accuracy and self.worst < other.worst
+
 
 @dataclass(frozen=True)
 class Frontier:
-    """The points, by tau; ``knee`` is the place of the strictest one after which less fairness stops paying, never one
-    that gives one answer to everybody unless all do.
+    """The points, by tau; ``knee`` is the place of the strictest one after which less fairness stops paying
+    (``picked_place``).
 
     references: what 'fairfl' and 'fl' do on the same folds; none where rows lack numbers.
     """
@@ -96,11 +100,11 @@ class Frontier:
     def plot(self) -> Any:
         """A figure: accuracy over the worst difference, a point for every tau."""
         # the report draws what this room finds, and is looked up only when somebody looks
-        return import_module("agnosticfair.report.frontier").figure(self)
+        return import_module("agnosticfair.report.notebook").frontier_figure(self)
 
     def _repr_html_(self) -> str:
         """The points as a table, in a notebook."""
-        grid = import_module("agnosticfair.report.frontier").grid(self)
+        grid = import_module("agnosticfair.report.notebook").frontier_grid(self)
         return import_module("agnosticfair.report.tables").html([grid])
 
     def pick(self, tau: float | None = None) -> Any:
@@ -128,43 +132,16 @@ class _Fold:
     beside: Sequence[Method]
 
 
-@dataclass(frozen=True)
-class _Ran:
-    """The loss of a point's fit, infinite where it has none to compare by; and what it does.  beside: with the first
-    point, what the methods beside the path do."""
-
-    loss: float
-    values: tuple[float, ...]
-    beside: Sequence[tuple[float, ...]] = ()
-
-
-def _walked(fold: _Fold) -> Iterator[_Ran]:
-    """The points of a fold, one after the other."""
+def _walked(fold: _Fold) -> Iterator[list[tuple[float, ...]]]:
+    """What the points of a fold do, one after the other; with the first, what the methods beside the path do."""
     examine: Callable[[Model], tuple[float, ...]] | None = None
     for fitted in fit_along(fold.train, fold.methods, **fold.how):
-        beside: list[tuple[float, ...]] = []
+        beside: list[Fit] = []
         if examine is None:
             examine = examiner(fold.out, fold.names, fitted)
-            beside = [examine(model) for model in _beside(fold, fitted)]
-        yield _Ran(_loss(fitted) if fitted.converged else np.inf, examine(fitted.model), beside)
-
-
-def _beside(fold: _Fold, fitted: Fit) -> list[Model]:
-    """The models beside the path, as ``REFERENCES`` are named: 'fl' begins where the fit without a limit to speak of
-    ended, 'fairfl' where 'fl' did; a rule has no weights to begin at."""
-    engine, start = in_process(fold.train), None if fitted.method.rule is not None else fitted.start
-    if not fold.beside:
-        return []
-    fairfl, fl = fold.beside
-    plain = {k: v for k, v in fold.how.items() if k != "centres"}
-    free = fit(engine, fl, **plain, start=None if start is None else Start(start.w))
-    if start is not None:
-        start = Start(free.model.w, second_moments=start.second_moments)
-    return [fit(engine, fairfl, **plain, start=start).model, free.model]
-
-
-def _loss(fitted: Fit) -> float:
-    return float(fitted.history[-1].get("loss", 0.0))
+            plain = {k: v for k, v in fold.how.items() if k != "centres"}
+            beside = [fit(fold.train, one, **plain) for one in fold.beside]
+        yield [examine(one.model) for one in (fitted, *beside)]
 
 
 def trace(
@@ -183,8 +160,7 @@ def trace(
     """The frontier of a method over clients.
 
     Every client deals its own rows to the folds at random. On the held-out rows, pooled, accuracy is
-    measured and the worst difference certified over the set of the fit. A point that loses more in training than
-    a stricter one, which keeps its limit, too, gives way to that.  jobs: processes.  on_progress: called with
+    measured, and the worst difference in any subgroup with rows enough.  jobs: processes.  on_progress: called with
     (done, total).
     """
     check(chosen_method, taus, folds)
@@ -201,11 +177,11 @@ def trace(
     seen = iter(range(1, folds * len(path) + 1))
     tell = (lambda _: on_progress(next(seen), folds * len(path))) if on_progress else None
     chains = walked(_walked, dealt, jobs, tell)
-    points = _means(np.array([_given_way(chain[::-1]) for chain in chains]), path)
-    beside = np.array([chain[0].beside for chain in chains])
+    points = _means(np.array([[ran[0] for ran in chain[::-1]] for chain in chains]), path)
+    beside = np.array([chain[0][1:] for chain in chains])
     means = _means(beside, [None] * len(REFERENCES)) if beside.size else []
     references = dict(zip(REFERENCES, means, strict=False))
-    place = picked_place(points)
+    place = picked_place(points, references)
     finish = picked or (lambda fitted: fitted)
     metric = chosen_method.fairness.metric if chosen_method.fairness is not None else ""
     return Frontier(
@@ -237,16 +213,14 @@ def _dealt(
     folds_made = []
     for k in range(folds):
         training = {key: table.take(folds_of[key] != k) for key, table in clients.items()}
-        train = {
-            key: table for key, table in training.items() if len(table)
-        }  # one row is in one fold
+        train = {key: table for key, table in training.items() if len(table)}  # of one row: none
         out = {key: table.take(folds_of[key] == k) for key, table in clients.items()}
         folds_made.append(_Fold(train, out, methods, names, how, beside))
     return folds_made
 
 
 def _coarse(method: Method) -> Method:
-    """The method of a point: to a coarse tolerance; a network, which begins anew, with a subgroup of its rounds."""
+    """The method of a point: to a coarse tolerance; a network, which begins anew, with a quarter of its rounds."""
     rounds = method.max_rounds if method.network is None else max(1, method.max_rounds // FEWER)
     tolerance = max(method.tolerance, COARSE)
     return replace(method, tolerance=tolerance, polish=False, max_rounds=rounds)
@@ -266,16 +240,8 @@ def _references(chosen_method: Method) -> list[Method]:
     return [_coarse(one) for one in beside]
 
 
-def _given_way(path: Sequence[_Ran]) -> list[tuple[float, ...]]:
-    """What the points of a fold do, the strictest first, each at least as good in training as those before it."""
-    rans: list[_Ran] = []
-    for ran in path:
-        rans.append(rans[-1] if rans and rans[-1].loss < ran.loss else ran)
-    return [ran.values for ran in rans]
-
-
 def _means(values: np.ndarray, taus: Sequence[float | None]) -> tuple[FrontierPoint, ...]:
-    """Points from what was found, (folds, points, 5)."""
+    """Points from the values of every fold, (folds, points, 5)."""
     error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
     lines = zip(taus, values.mean(axis=0).tolist(), error.tolist(), strict=True)
     return tuple(
@@ -296,32 +262,27 @@ def check(method: Method, taus: Sequence[float], folds: int) -> None:
 def examiner(
     tables: Mapping[str, Table], names: Sequence[str], fitted: Fit
 ) -> Callable[[Model], tuple[float, ...]]:
-    """From a model to its accuracy, worst difference, everybody's difference and positive rate on these rows, of the
-    worst sensitive feature; and the accuracy of one answer to everybody.  Where a rule has costs, errors weigh these.
+    """From a model to its accuracy, worst difference, overall difference and positive rate on these rows, of the worst
+    sensitive feature; and the accuracy of one answer for all.  Where a rule has costs, errors weigh these.
 
-    fitted: the fit whose set the worst one is over, to the audit's tolerance; subgroups are those that are estimable.
+    fitted: the fit that says which subgroups and which metric; subgroups are those that are estimable.
     """
     fairness, table = fitted.method.fairness, concatenate([*tables.values()])
     assert fairness is not None, "check has looked"
     groups = [*compared(fairness, {name: table.column(name) for name in names}).values()]
     y, encoding = table.labels(fitted.model.positive).astype(int), fitted.model.encoding
     X, weights = encode(encoding, table), table.weights
-    by_name = fairness.basis.kind == "subgroups" or is_apart(fairness.basis)
-    if by_name and weights is None:
-        differences = _over_subgroups(table, groups, y, fairness)
-    else:
-        kernels = _own_set(fitted, tables, table)
-        differences = partial(_over_kernels, table, groups, kernels)
-
+    differences = _over_subgroups(table, groups, y, fairness)
     errors = _error_costs(fitted, y, weights)
     one = max(accuracy(y, np.full(len(y), answer), errors) for answer in (0, 1))
 
     def examine(model: Model) -> tuple[float, ...]:
-        known = model.encoding == encoding
-        encoded = model.rule is None and (X if known else encode(model.encoding, table))
-        d = model.decision(table) if encoded is False else model.scores(encoded)
+        if model.rule is not None:
+            d = model.decision(table)
+        else:
+            d = model.scores(X if model.encoding == encoding else encode(model.encoding, table))
         y_hat = (d > 0).astype(int)
-        worst, measured = np.max(differences(model, y_hat), axis=0)
+        worst, measured = np.max(differences(y_hat), axis=0)
         scores = accuracy(y, y_hat, errors), positive_rate(y_hat, weights)
         return scores[0], float(worst), float(measured), scores[1], one
 
@@ -336,26 +297,11 @@ def _error_costs(fitted: Fit, y: np.ndarray, weights: np.ndarray | None) -> np.n
     return np.asarray(fitted.model.rule.error_costs)[y] * (1.0 if weights is None else weights)
 
 
-def _over_kernels(
-    table: Table,
-    groups: Sequence[Column],
-    kernels: Mapping[str, Any],
-    model: Model,
-    y_hat: np.ndarray,
-) -> list[tuple[float, float]]:
-    """Of each sensitive feature the worst difference over a set and everybody's."""
-    how = {**kernels, "subgroups": (), "held_out": False}  # nothing is stated beyond these rows
-    every = (audit(model, table, sensitive_features=column.values(), **how) for column in groups)
-    return [
-        (one.difference if one.kernels is None else one.kernels.worst_difference, one.difference)
-        for one in every
-    ]
-
-
 def _over_subgroups(
     table: Table, groups: Sequence[Column], y: np.ndarray, fairness: Fairness
-) -> Callable[[Model, np.ndarray], list[tuple[float, float]]]:
-    """The same over subgroups: which subgroups there are does not hang on decisions, and is found once."""
+) -> Callable[[np.ndarray], list[tuple[float, float]]]:
+    """From decisions to each sensitive feature's worst difference in a subgroup, and overall. Subgroups are searched
+    once: they do not depend on decisions."""
     request = subgroups_in(fairness.basis if fairness.basis.kind == "subgroups" else None)
     axes = axes_of_table(table, request.columns, request.bins)
     codes, sizes = codes_of(table, axes), sizes_of(axes)
@@ -373,36 +319,26 @@ def _over_subgroups(
         for feature, f in zip(groups, counted, strict=True)
     ]
 
-    def differences(model: Model, y_hat: np.ndarray) -> list[tuple[float, float]]:
+    def differences(y_hat: np.ndarray) -> list[tuple[float, float]]:
         anew = (replace(f, counts=counts(feature, y_hat, count)) for feature, f, count in known)
         return [f.worst(fairness.metric) for f in anew]
 
     return differences
 
 
-def _own_set(fitted: Fit, tables: Mapping[str, Table], table: Table) -> dict[str, Any]:
-    """What ``audit`` is asked with for the set of a fit, on these rows."""
-    fairness, K = fitted.method.fairness, table.kernels
-    assert fairness is not None, "check has looked"
-    if fairness.basis.kind == "subgroups":
-        K = np.ones((len(table), 1))  # overall, where no subgroup has people enough
-    if fitted.subgroups is not None:
-        axes, named = fitted.subgroups.agreed
-        codes = np.vstack([codes_of(rows, axes, client=key) for key, rows in tables.items()])
-        K = memberships(codes, named)
-    X, options = encode(fitted.model.encoding, table), {"metric": fairness.metric}
-    over = kernels_on(fairness, X, fitted.centres, K, table.weights)
-    return {**options, "floor": fairness.floor, **over}
-
-
-def picked_place(points: Sequence[FrontierPoint]) -> int:
-    """The place of the knee among the points that do not give one answer to everybody; among all where every one does.
+def picked_place(
+    points: Sequence[FrontierPoint], references: Mapping[str, FrontierPoint] = NONE
+) -> int:
+    """The place of the knee among the points that do not give one answer to nearly all and are not worse than 'fairfl'
+    on both axes; of all where none is left.
 
     >>> path = [(0.1, 0.75, 0.0, True), (0.2, 0.78, 0.1, False), (0.3, 0.8, 0.3, False)]
     >>> picked_place([FrontierPoint(t, a, w, w, 0.1, (0.0, 0.0), one) for t, a, w, one in path])
     1
     """
-    some = [k for k, point in enumerate(points) if not point.one_answer] or [*range(len(points))]
+    several = [k for k, p in enumerate(points) if not p.one_answer] or [*range(len(points))]
+    better = references.get("fairfl")
+    some = [k for k in several if better is None or not better.dominates(points[k])] or several
     drawn = np.array(
         [(points[k].worst, points[k].accuracy, *points[k].standard_errors) for k in some]
     )

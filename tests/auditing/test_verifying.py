@@ -12,6 +12,7 @@ from agnosticfair.auditing import proof
 from agnosticfair.auditing.certificate import limit_sentence
 from agnosticfair.auditing.proof import scope, unchecked, verify
 from agnosticfair.auditing.repeats import note_of, one_of_each_note
+from agnosticfair.auditing.subgroups import CountedSubgroups
 from agnosticfair.mathematics.basis import gaussian, subgroups
 
 
@@ -53,12 +54,7 @@ def worst_at(told):
 
 
 def certificate_subgroups(told):
-    from agnosticfair.mathematics.subgroups import subgroup_name
-
-    axes = proof.axes_of(told["sums"])
-    return [
-        subgroup_name(axes, tuple(map(tuple, subgroup))) for subgroup in told["sums"]["subgroups"]
-    ]
+    return [*CountedSubgroups.from_json(told["sums"]).names]
 
 
 def relisted(told):
@@ -197,7 +193,15 @@ FORGERIES = {
     "a field in a subgroup": put("subgroups", 0, "approved", True),
     "mixtures invented": put("mixtures", 0.05),
     "a pair sum": put("sums", "pairs", 0, 0, lambda v: v + 1),
+    "a pair sum below nothing": put("sums", "pairs", 0, 0, lambda v: -v),
+    "pair sums of halves": put("sums", "pairs", lambda v: [[x + 0.25 for x in row] for row in v]),
     "pair sums dropped": put("sums", "pairs", []),
+    "a column dropped from the axes": put("sums", "axes", lambda v: v[1:]),
+    "a value twice": put("sums", "axes", 0, 1, lambda v: [v[0], *v[:-1]]),
+    "edges turned round": put("sums", "axes", lambda v: [[a, b, [*c, 0.0]] for a, b, c in v]),
+    "kernels without a search": put("sums", "kernel_duals", []),
+    "share 19.99": put("subgroups", 0, "rates", 0, "impact", 19.99),
+    "edges of a number moved": put("sums", "axes", 0, 2, lambda v: [v[0] / 2, *v[1:]]),
     "sums dropped": put("sums", None),
     "subgroups dropped": put("subgroups", []),
     "a name of a subgroup": put("subgroups", 1, "name", "job = z"),
@@ -239,6 +243,7 @@ def test_a_forgery_is_refused_without_a_key(name, honest):
         put("kernels", "basis", "kernels", 400),
         put("kernels", "under_floor", ["g1"]),
         put("kernels", "outcome", "failed"),
+        put("sentence", "This model is fair to everybody."),
         put("kernels", "pair", ["g0", "nobody"]),
         put("kernels", None),
         put("kernels", "bound", 1.5),
@@ -278,7 +283,10 @@ def test_an_honest_limit_passes_and_is_said_by_the_bound():
     for limit_, kept in ((0.9, True), (0.05, False), (0.9, False)):
         says = limit_sentence(limit_, kept, made)
         about = {"limit": limit_, "kept": kept, "sentence": says}
-        assert verify(proof.sealed(told | about | {"notes": [says, *told["notes"]]})) == ()
+        about |= {"notes": [says, *told["notes"]], "upper": limit_ if kept else made.upper}
+        assert verify(proof.sealed(told | about)) == ()
+        if kept:  # the bound of a model that these rows have chosen is no claim
+            assert verify(proof.sealed(told | about | {"upper": made.upper}))
 
 
 def test_a_signature_that_was_taken_off_is_noticed(honest):

@@ -49,7 +49,7 @@ def test_another_name_is_refused():
 
 def test_importing_the_data_package_is_light():
     code = (
-        "import sys, agnosticfair.data.splits, agnosticfair.data.files;"
+        "import sys, agnosticfair.data.datasets, agnosticfair.data.files;"
         "print([m for m in ('pyarrow', 'requests') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

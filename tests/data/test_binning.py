@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.data.binning import (
+from agnosticfair.data.axes import (
     PASSES,
     agreed,
     equal_fine_bins,

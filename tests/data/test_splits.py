@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agnosticfair import iid
-from agnosticfair.data.splits import client_names
+from agnosticfair.data.datasets import client_names
 from agnosticfair.errors import SettingsError
 
 

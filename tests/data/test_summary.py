@@ -172,18 +172,20 @@ def test_no_clients():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n": -1}, "'n' should be a whole number"),
+        ({"n": -1}, "'n' and 'weight' should not be negative"),
         ({"n": 2.0}, "'n' should be a whole number"),
         ({"n": True}, "'n' should be a whole number"),
         ({"n": 7}, "'labels' should add up to n"),
-        ({"labels": {"y": "1"}}, "'labels' should be a whole number"),
-        ({"groups": {"s": {"a": 3}}}, "the counts of 's' should add up to n"),
+        ({"labels": {"y": "1"}}, "'labels' of 'y' should be a whole number"),
+        ({"groups": {"s": {"a": 3}}}, "'s' should add up to n"),
         ({"groups": []}, "'groups' should map names to values"),
-        ({"numeric": {"x": [1, 0]}}, "the range of 'x' has its low end above"),
-        ({"numeric": {"x": [0, float("inf")]}}, "the range of 'x' should be finite"),
+        ({"numeric": {"x": [1, 0]}}, "'x' is 1 to 0"),
+        ({"numeric": {"x": [0, float("inf")]}}, "'numeric' of 'x' should be a finite number"),
         ({"numeric": {"c": [0, 1]}}, "column 'c' is both numeric and categorical"),
-        ({"categorical": {"c": [1]}}, "the vocabulary of 'c' should be a list of strings"),
-        ({"spy": 1}, "exactly the entries"),
+        ({"categorical": {"c": [1]}}, "'categorical' of 'c' should be a text"),
+        ({"spy": 1}, "'spy'"),
+        ({"labels": {"y": -1, "n": 2}}, "add up to n"),
+        ({"weight": -1.0}, "'weight' should not be negative"),
     ],
 )
 def test_damaged_json_is_refused(change, message):

@@ -10,7 +10,7 @@ from helpers import client_rows, small_table, write
 import agnosticfair
 from agnosticfair import audit
 from agnosticfair.auditing.repeats import UNTOLD
-from agnosticfair.data.trained import beside, trained_on
+from agnosticfair.data.storage import beside, trained_on
 from agnosticfair.errors import DataError
 
 

@@ -39,8 +39,13 @@ def bank(rows, tmp_path_factory):
         deployed.close()
 
 
-@pytest.mark.parametrize("network", ["", "mlp"])
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize(
+    ("name", "network"),
+    [
+        *((name, "") for name in sorted(METHODS)),
+        *((m.name, "mlp") for m in METHODS.values() if m.averaging is None and m.rule is None),
+    ],
+)
 def test_a_masked_deployment_is_the_fit_in_one_process(name, network, bank, rows):
     bank.prepare(method=f'"{name}"', network=f'"{network}"', certify="true", **{"max-rounds": 2})
     files = write_files(rows, bank.folder.parent).values()

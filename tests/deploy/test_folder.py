@@ -107,7 +107,7 @@ def test_a_folder_that_is_no_federation_is_told(tmp_path, capsys):
     [
         *METHODS.values(),
         *(method("agnosticfair", centres=c) for c in ("rows", "ranges")),
-        *(method(name, network="mlp") for name in ("fl", "agnosticfair", "agnosticfair-printed")),
+        *(method(name, network="mlp") for name in ("fl", "agnosticfair")),
     ],
     ids=lambda method: f"{method.name}-{method.basis.centres}{'-mlp' if method.network else ''}",
 )
@@ -138,7 +138,6 @@ def test_what_is_explained_is_what_is_sent(chosen_method):
         "clusters",
         "moments",
         "train",
-        "average_network",
     } & sizes.keys():
         request, answered = sizes[step]
         assert answered == {found[step, "site"]}

@@ -71,7 +71,7 @@ def test_bad_files_are_sentences(tmp_path):
         read_secret(folder / "none.mask", first)
     with pytest.raises(SettingsError, match="cannot read the list of keys"):
         read_key_list(folder / "none.json")
-    for content, said in (("[1]", "no version, sites"), ("{", "is not JSON")):
+    for content, said in (("[1]", "not a record"), ("{", "is not JSON")):
         (folder / LIST).write_text(content)
         with pytest.raises(SettingsError, match=said):
             read_key_list(folder / LIST)

@@ -15,8 +15,7 @@ from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import merge, summary_statistics
 from agnosticfair.model import load_model
 from agnosticfair.private import Budget
-from agnosticfair.protocol.privacy.accountant import spent
-from agnosticfair.protocol.privacy.store import ledger_folder
+from agnosticfair.protocol.privacy.ledger import ledger_folder, spent
 
 pytestmark = pytest.mark.slow
 

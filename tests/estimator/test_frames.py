@@ -1,19 +1,24 @@
 """Frames as people have them: sensitive columns by name, texts, dates; without routing of metadata."""
 
 import re
+from datetime import date, time, timedelta
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from agnosticfair import AgnosticFairClassifier, audit, fairness_scorer, method
+from agnosticfair import AgnosticFairClassifier, Rule, audit, fairness_scorer, method
+from agnosticfair.cli import main
+from agnosticfair.data.files import read_rows
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator.frames import layout_of, numbers_of
 from agnosticfair.mathematics import scoring
+from agnosticfair.model import load_model
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +178,84 @@ def test_other_models_are_ranked_too(people):
             return model.predict(X[["age", "pay"]])
 
     assert fairness_scorer("sex")(Front(), X, y) < 0
+
+
+def days_of(frame, **how):
+    layout = layout_of(frame, None)
+    return numbers_of(layout, frame)[:, 0].tolist()
+
+
+ZONED = pd.Series(pd.to_datetime(["1970-01-02 01:00", "1970-01-03 01:00"])).dt.tz_localize(
+    "Europe/Berlin"
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "days"),
+    [
+        (ZONED, [1.0, 2.0]),
+        (pd.Series(pd.PeriodIndex(["1970-02", "1970-03"], freq="M")), [31.0, 59.0]),
+        (pd.Series([date(1970, 1, 2), date(1970, 1, 4)]), [1.0, 3.0]),
+        (pl.Series([date(1970, 1, 2), date(1970, 1, 4)]), [1.0, 3.0]),
+        (pd.Series(pd.to_timedelta([36, 48], "h")), [1.5, 2.0]),
+        (pl.Series([timedelta(days=1), timedelta(hours=12)]), [1.0, 0.5]),
+    ],
+)
+def test_times_of_every_kind_are_days(values, days):
+    frame = type(values).__module__.startswith("pandas") and pd.DataFrame({"day": values})
+    frame = pl.DataFrame({"day": values}) if frame is False else frame
+    X = frame.assign(text="a") if hasattr(frame, "assign") else frame.with_columns(text=pl.lit("a"))
+    assert days_of(X) == days
+
+
+@pytest.mark.parametrize("odd", [1j, [1, 2], {"a": 1}, (1,), time(12)])
+def test_values_that_are_no_numbers_dates_or_texts_are_refused(people, odd):
+    X, y = people
+    with pytest.raises(DataError, match="'odd'"):
+        AgnosticFairClassifier(**FAIR).fit(X.assign(odd=[odd] * len(X)), y)
+    with pytest.raises(DataError, match="'odd'"):
+        audit(X["pay"] > 0, X.assign(odd=[odd] * len(X)), None, sensitive_features=X["sex"])
+
+
+@pytest.mark.parametrize(
+    "key", [lambda n: np.arange(n), lambda n: [f"p{k}" for k in range(n)]], ids=["numbers", "texts"]
+)
+def test_an_identifier_is_no_feature_and_a_warning_says_so(people, key):
+    X, y = people
+    without = AgnosticFairClassifier(**FAIR).fit(X, y)
+    with pytest.warns(UserWarning, match="'id' of X is an identifier"):
+        fitted = AgnosticFairClassifier(**FAIR).fit(X.assign(id=key(len(X))), y)
+    np.testing.assert_array_equal(fitted.coef_, without.coef_)
+    other = X.assign(id=key(len(X))[::-1])
+    np.testing.assert_array_equal(fitted.predict(other), without.predict(X))
+
+
+def test_lazy_frames_and_tables_of_arrow_are_taken(people):
+    X, y = people
+    X = X.drop(columns="day")
+    expected = AgnosticFairClassifier(**FAIR).fit(X, y)
+    for odd in (pl.from_pandas(X).lazy(), pa.Table.from_pandas(X)):
+        fitted = AgnosticFairClassifier(**FAIR).fit(odd, y)
+        np.testing.assert_array_equal(fitted.predict_proba(odd), expected.predict_proba(X))
+        assert audit(y == "yes", odd, None, sensitive_features=X["sex"]).n == len(X)
+
+
+@pytest.mark.parametrize("learner", ["linear", "additive"])
+def test_a_frame_gives_the_model_of_its_file(people, tmp_path, learner):
+    """The same rows and seed: the estimator's probabilities are those of the command, to the bit."""
+    X, y = people
+    X = X.assign(member=X["age"] % 3 == 0, note=np.where(X["age"] < 30, None, "old"))
+    file = tmp_path / "rows.parquet"
+    X.assign(label=y).to_parquet(file)
+    main_out = tmp_path / "m.safetensors"
+    line = f"fit {file} --target label --sensitive-features sex --tau 0.05 --learner {learner}"
+    with pytest.raises(SystemExit) as ended:
+        main([*line.split(), "--out", str(main_out)])
+    assert ended.value.code == 0
+    model = load_model(main_out)
+    estimator = AgnosticFairClassifier(
+        tau=0.05, rule=Rule(learner=learner), sensitive_columns="sex"
+    ).fit(X, y)
+    table = read_rows(file, model.encoding, sensitive_features=model.further_columns)
+    np.testing.assert_array_equal(estimator.predict_proba(X)[:, 1], model.probabilities(table))
+    np.testing.assert_array_equal(estimator.decision_function(X), model.decision(table))

@@ -127,14 +127,14 @@ def test_a_file_with_kernels_decides_alike(tmp_path, name):
 
 
 HOSTILE_KERNELS = {
-    "kind": lambda told, arrays: told["kernels"]["basis"].update(kind="function"),
-    "sigma": lambda told, arrays: told["kernels"]["basis"].update(sigma="median"),
-    "clients": lambda told, arrays: told["kernels"].update(clients=[1]),
-    "no centres": lambda told, arrays: arrays.pop("centres"),
-    "nan": lambda told, arrays: arrays["centres"].__setitem__((0, 0), np.nan),
-    "shape": lambda told, arrays: arrays.update(centres=np.zeros((4, 2))),
-    "no basis": lambda told, arrays: told["kernels"].pop("basis"),
-    "no kernels": lambda told, arrays: told.pop("kernels"),
+    "kind": lambda told, arrays: told["rule"]["kernels"]["basis"].update(kind="function"),
+    "sigma": lambda told, arrays: told["rule"]["kernels"]["basis"].update(sigma="median"),
+    "clients": lambda told, arrays: told["rule"]["kernels"].update(clients=[1]),
+    "no centres": lambda told, arrays: arrays.pop("rule.kernels.centres"),
+    "nan": lambda told, arrays: arrays["rule.kernels.centres"].__setitem__((0, 0), np.nan),
+    "shape": lambda told, arrays: arrays.update({"rule.kernels.centres": np.zeros((4, 2))}),
+    "no basis": lambda told, arrays: told["rule"]["kernels"].pop("basis"),
+    "no kernels": lambda told, arrays: told["rule"].pop("kernels"),
 }
 
 
@@ -203,17 +203,19 @@ HOSTILE = {
     "head group": lambda told, arrays: told["estimates"]["heads"][1].update(group=[1]),
     "columns": lambda told, arrays: told["estimates"].update(columns=["a"]),
     "aware": lambda told, arrays: told["estimates"].update(aware="yes"),
-    "error_costs": lambda told, arrays: told.update(error_costs=[1.0]),
-    "shift": lambda told, arrays: told.update(shift=float("inf")),
-    "axes": lambda told, arrays: told.update(axes=[["job", ["a"]]]),
-    "no axes": lambda told, arrays: told.update(axes=None),
-    "subgroup": lambda told, arrays: arrays["subgroups"].__setitem__((0, 0, 1), 9.0),
-    "half a value": lambda told, arrays: arrays["subgroups"].__setitem__((0, 0, 1), 0.5),
-    "w": lambda told, arrays: arrays.update({"estimates.w": np.zeros((1, 2, 3))}),
-    "nan": lambda told, arrays: arrays["estimates.w"].__setitem__((0, 0, 0), np.nan),
-    "coefficients": lambda told, arrays: arrays.update(coefficients=np.zeros((2, 2))),
+    "error_costs": lambda told, arrays: told["rule"].update(error_costs=[1.0]),
+    "shift": lambda told, arrays: told["rule"].update(shift=float("inf")),
+    "axes": lambda told, arrays: told["rule"]["subgroups"].update(axes=[["job", ["a"]]]),
+    "no axes": lambda told, arrays: told["rule"]["subgroups"].update(axes=None),
+    "subgroup": lambda told, arrays: arrays["rule.subgroups.values"].__setitem__((0, 0, 1), 9.0),
+    "half a value": lambda told, arrays: arrays["rule.subgroups.values"].__setitem__(
+        (0, 0, 1), 0.5
+    ),
+    "w": lambda told, arrays: arrays.update({"estimates.arrays.w": np.zeros((1, 2, 3))}),
+    "nan": lambda told, arrays: arrays["estimates.arrays.w"].__setitem__((0, 0, 0), np.nan),
+    "coefficients": lambda told, arrays: arrays.update({"rule.coefficients": np.zeros((2, 2))}),
     "another array": lambda told, arrays: arrays.update(more=np.zeros(2)),
-    "none": lambda told, arrays: arrays.pop("coefficients"),
+    "none": lambda told, arrays: arrays.pop("rule.coefficients"),
 }
 
 
@@ -228,7 +230,7 @@ def refused(path, change):
     with safe_open(str(path), framework="numpy") as file:
         header = json.loads(file.metadata()["agnosticfair"])
         arrays = {name: file.get_tensor(name).copy() for name in file.keys()}  # noqa: SIM118
-    change(header["rule"], arrays)
+    change(header["model"], arrays)
     about = {"agnosticfair": json.dumps(header), "sha256": "0" * 64}
     path.write_bytes(sealed(save(arrays, about)))
     with pytest.raises(ModelError) as error:

@@ -1,5 +1,6 @@
 """Subgroups: Gram sums and enumeration against brute force, and additivity to the last bit."""
 
+import tracemalloc
 from itertools import combinations, product
 
 import numpy as np
@@ -12,6 +13,7 @@ from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.subgroups import (
     Axis,
     conjunctions,
+    counted,
     cross,
     gram,
     large_subgroups,
@@ -97,3 +99,18 @@ def test_names_and_depth():
     assert subgroup_name(axes, ()) == "overall"
     with pytest.raises(SettingsError, match="depth 4 is not 1, 2 or 3"):
         large_subgroups(np.zeros((1, 1), int), (1,), 0.1, 4)
+
+
+def test_counting_takes_memory_for_the_subgroups_that_are_asked_for_not_for_all_pairs_of_values():
+    """1,500 columns have 6,000 values: their pairs in 8 cells would be 2.3 GB."""
+    sizes, rng = (4,) * 1500, np.random.default_rng(0)
+    codes = rng.integers(0, 4, (500, len(sizes)), np.int16)
+    subgroups = [((axis, 1),) for axis in range(len(sizes))] + [((0, 1), (7, 2))]
+    strata = rng.integers(0, 8, 500)
+    tracemalloc.start()
+    counts = counted(codes, sizes, subgroups, strata, 8)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30e6
+    np.testing.assert_array_equal(counts[:-1].sum(axis=1), (codes == 1).sum(axis=0))
+    assert counts[-1].sum() == ((codes[:, 0] == 1) & (codes[:, 7] == 2)).sum()

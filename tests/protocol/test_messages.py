@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from safetensors.numpy import save
 
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import FederationError
 from agnosticfair.mathematics.basis import by_client, constant, gaussian
@@ -26,7 +27,6 @@ from agnosticfair.protocol.messages import (
     pack,
     unpack,
 )
-from agnosticfair.protocol.records import taken_apart
 
 NUMBERS = arrays(
     np.float64,
@@ -127,6 +127,7 @@ def request(**changes):
     """A request as it travels, with some entries of the header changed."""
     plain, _ = taken_apart(TASK)
     header = {"format": FORMAT, "kind": "broadcast", "round": 1, "id": TASK.id, "step": "centres"}
+    header |= {"session": ""}
     header |= {"task": plain, "request": {"seed": 3, "share": 0.5}}
     return forged(header | {"task": plain | changes.pop("of_task", {})} | changes)
 
@@ -140,7 +141,12 @@ def test_a_request_made_by_hand_is_read():
     [
         (forged({"format": "other", "kind": "reply", "round": 1}), "its format is not"),
         (forged({"format": FORMAT, "kind": "shell", "round": 1}), "it has no kind"),
-        (forged({"format": FORMAT, "kind": "reply", "round": "1"}), "not the entries of its kind"),
+        (forged({"format": FORMAT, "kind": "reply", "round": 1}), "not the entries of its kind"),
+        (forged({"format": FORMAT, "kind": "reply", "record": [1]}), "Reply is not a record"),
+        (
+            forged({"format": FORMAT, "kind": "reply", "record": {"round": "1", "sums": []}}),
+            "'round' should be a whole number",
+        ),
         (forged([1, 2]), "its format is not"),
         (forged({"format": FORMAT, "kind": "statistics", "statistics": {"n": -1}}), "statistics"),
         (
@@ -149,17 +155,17 @@ def test_a_request_made_by_hand_is_read():
         ),
         (request(id="x"), "its task is not what its id says"),
         (request(of_task={"n": 8}), "its task is not what its id says"),
-        (request(of_task={"n": "7"}), "'n' is of the wrong type"),
-        (request(of_task={"clients": "ab"}), "'clients' is of the wrong type"),
+        (request(of_task={"n": "7"}), "'n' should be a whole number"),
+        (request(of_task={"clients": "ab"}), "'clients' should be a list"),
         (
             request(of_task={"sensitive_features": [["sex", "F"]]}),
-            "'sensitive_features' is of the wrong type",
+            "'sensitive_features' should be a list",
         ),
         (request(of_task={"code": "x"}), "Task has no 'code'"),
         (request(of_task={"basis": {"kind": "exec", "kernels": 1}}), "'sigma' is missing"),
         (request(of_task={"encoding": {"numeric": []}}), "the encoding is damaged"),
         (request(step="shell"), "no step 'shell' is known here"),
-        (request(request={"seed": True, "share": 0.5}), "'seed' is of the wrong type"),
+        (request(request={"seed": True, "share": 0.5}), "'seed' should be a whole number"),
         (request(request={"seed": 3}), "'share' is missing"),
         (request(request={"seed": 3, "share": 0.5, "path": "/"}), "Centres has no 'path'"),
         (request(request=[3, 0.5]), "Centres is not a record"),

@@ -15,7 +15,7 @@ from agnosticfair.auditing.fits import certificates
 from agnosticfair.data.table import Column
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import scoring
-from agnosticfair.methods import Network, Surrogate, method
+from agnosticfair.methods import Network, method
 from agnosticfair.report.card import card
 from agnosticfair.report.page import card_html as html
 from agnosticfair.report.page import card_markdown as markdown
@@ -87,8 +87,6 @@ def test_it_says_what_training_was_about():
     for page in (said(), said(network=Network())):
         assert "Training aimed at 0.05 for the decisions themselves" in page
         assert "stand-in" not in page
-    of_line = replace(FITTED.method.fairness, surrogate=Surrogate("covariance"))
-    assert "smooth stand-in for the decisions within 0.05" in said(fairness=of_line)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,12 @@
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from helpers import ROLES
+from helpers import ROLES, held
 
 from agnosticfair.auditing.fits import certificates
 from agnosticfair.auditing.repeats import UNTOLD
@@ -84,7 +85,33 @@ def test_the_four_places_of_an_audit_say_one_sentence(call, files):
     assert call("report", "audit")[0] == 0
     page = next(Path().rglob("report.html"))
     assert content["sentence"] in texts(page_of(page))
+    (study,) = page_of(page)["studies"]
+    tiles = {label: value for label, value, _ in study["glance"]["tiles"]}
+    assert tiles["Worst subgroup"] == f"{content['worst_difference']:.3f}"
+    assert tiles["Overall"] == f"{content['difference']:.3f}"
     assert call("verify", "audit/certificate.json")[0] == 0
+
+
+def test_an_audit_whose_limit_is_not_certified_ends_with_its_own_code(call, files):
+    assert call("fit", files[0], *ROLES, "--method", "fl")[0] == 0
+    send = ("audit", files[1], *ROLES, "--model", "model.safetensors", "--precision", 0.6)
+    assert call(*send, "--limit", 0.99)[0] == 0
+    assert call(*send, "--limit", 0.001)[0] == 3
+    assert json.loads(Path("audit/certificate.json").read_text())["request"]["limit"] == 0.001
+
+
+def test_the_largest_difference_is_drawn_whatever_its_bound():
+    from agnosticfair import audit
+    from agnosticfair.report.certificate import subgroups_of
+
+    table, decided = held(6000)
+    made = audit(decided, table, sensitive_features="sex", precision=0.5)
+    some = [replace(p, high=1 - p.difference / 2) for p in made.subgroups]
+    turned = replace(made, subgroups=tuple(some))  # the worst has the lowest bound
+    drawn = subgroups_of(turned)["estimable"]
+    assert len(turned.worst_first) > len(drawn)
+    assert max(p["difference"] for p in drawn) == made.worst_difference
+    assert len(turned.listed(3)) == 3
 
 
 def test_a_certificate_of_a_model_that_came_alone_says_so_and_is_consistent(call, files):
@@ -101,5 +128,11 @@ def test_a_limit_that_is_kept_shows_as_kept_and_one_that_is_not_ends_with_its_ow
     code, _, _ = call(*send, "--limit", 0.97)
     card = Path("model-card.md").read_text()
     assert (code, "Kept: " in card, "Not known" in card) == (0, True, False)
+    assert "certified at most 0.970, and 0.97 was asked for" in card  # not the smaller bound
+    first = card[: card.index("## ")] if "## " in card else card
+    assert first.count("certified at most") == 1
+    content = json.loads(Path("model-sex-certificate.json").read_text())
+    assert content["upper"] == 0.97
+    assert call("verify", "model-sex-certificate.json")[0] == 0
     assert call(*send, "--limit", 0.01)[0] == 3
     assert Path("model-card.md").exists()

@@ -9,7 +9,7 @@ from helpers import decided, small_table, weights_of
 
 from agnosticfair.cli import main
 from agnosticfair.commands.rows import labelled
-from agnosticfair.data.decided import Decided
+from agnosticfair.data.storage import Decided
 from agnosticfair.data.table import Column
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.metrics import METRICS, Metric

@@ -13,7 +13,7 @@ from agnosticfair.report import card, rule
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import card_html, card_markdown
 from agnosticfair.report.page import page_data as data
-from agnosticfair.report.runs import read_run
+from agnosticfair.report.studies import read_run
 from agnosticfair.runs.provenance import run_files
 from agnosticfair.runs.ruled import about
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agnosticfair.commands.rows import labelled
-from agnosticfair.data.decided import read_decided
+from agnosticfair.data.storage import read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics import scoring
@@ -21,7 +21,7 @@ from agnosticfair.report.explorer import MIN_SHARE, counts, values
 from agnosticfair.report.page import as_text
 from agnosticfair.report.page import page_data as data
 from agnosticfair.report.page import report_page as html
-from agnosticfair.report.runs import read_run
+from agnosticfair.report.studies import read_run
 from agnosticfair.runs.provenance import COMMAND, provenance
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from agnosticfair.mathematics.metrics import PARITY
+from agnosticfair.mathematics.metrics import METRICS, PARITY
 from agnosticfair.report.words import direction, glance, poor, scope_of, verdict
 
 
@@ -46,6 +46,24 @@ def test_a_subgroup_over_the_limit_breaks_it():
     given["methods"][0]["subgroups"] = {"estimable": [{"difference": 0.16, "name": "job = cook"}]}
     assert verdict(given)[0] == "broken"
     assert "0.160 where job = cook" in verdict(given)[1]
+
+
+@pytest.mark.parametrize(("low", "state"), [(0.02, "unknown"), (0.11, "broken")])
+def test_a_certified_difference_over_the_limit_may_be_chance(low, state):
+    given = study(0.03, 0.3)
+    given["methods"][0]["subgroups"] = named(difference=0.16, low=low)
+    found, text = verdict(given)
+    assert found == state
+    assert "0.160" in text
+    assert ("chance" in text) == (state == "unknown")
+
+
+def test_other_rates_have_a_ratio_and_no_four_fifths_rule():
+    given = study(0.05, 0.09) | {"metric": asdict(METRICS["equal_opportunity"])}
+    given["methods"][0]["subgroups"] = named(ratio=0.7, ratio_low=0.6)
+    tiles = {label: (value, about) for label, value, about in glance(given).tiles}
+    assert "Four-fifths rule" not in tiles
+    assert tiles["Ratio"] == ("0.700", "ratio of true positive rates overall 0.700, at least 0.600")
 
 
 def test_there_is_no_verdict_without_a_difference():

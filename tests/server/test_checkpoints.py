@@ -120,8 +120,15 @@ def test_a_restated_problem_takes_the_place_of_the_old_and_is_resumed(tmp_path):
 
 
 def test_only_known_types_are_made():
-    with pytest.raises(KeyError):
-        checkpoints.thaw({"is": "os.system", "of": {"command": "true"}}, {})
+    for name in (
+        "os:system",
+        "os.system",
+        "agnosticfair.federation:fit",
+        "agnosticfair.client.client:Client",
+        "dataclasses:field",
+    ):
+        with pytest.raises(KeyError):
+            checkpoints.thaw({"is": name, "of": {"command": "true"}}, {})
 
 
 def test_numbers_keep_their_type_and_bits():

@@ -6,7 +6,7 @@ import numpy as np
 from helpers import dealt, small_table
 
 from agnosticfair.data.summary import merge
-from agnosticfair.federation import FitArguments, _begun, _plan, coordinator_for, fit, in_process
+from agnosticfair.federation import FitArguments, begun, coordinator_for, fit, in_process, planned
 from agnosticfair.methods import method
 from agnosticfair.protocol.faults import policy
 from agnosticfair.server import deciding, solvers, trying
@@ -17,9 +17,9 @@ ROWS = small_table(600, 1)
 def states(method):
     """Every state of a fit, with the question that led to it; the first led to by none."""
     coordinator = coordinator_for(in_process(dealt(ROWS, 2)), policy("stop"), None, False, None)
-    request = FitArguments(method, "sex", "yes", 0, True, None, None, None)
+    request = FitArguments(method, "sex", "yes")
     statistics = coordinator.send("statistics", None, lambda answer, key: answer)
-    state = _begun(coordinator, request, _plan(coordinator, request, merge(statistics)))
+    state = begun(coordinator, request, planned(coordinator, request, merge(statistics)))
     yield None, state.inner
     while not state.done:
         payload = solvers.request(state)

@@ -6,11 +6,8 @@ from helpers import adult_split
 
 from agnosticfair.data.table import Table
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.ambiguity import Ambiguity
-from agnosticfair.mathematics.basis import gaussian
-from agnosticfair.mathematics.fairness import Surrogate, worst_covariance_cuts
 from agnosticfair.mathematics.scoring import accuracy, risk_difference
-from agnosticfair.methods import Fairness, Method, method
+from agnosticfair.methods import method
 
 
 def fitted(adult: Table, clients: int):
@@ -47,26 +44,3 @@ def test_robust_is_fairer_where_uniform_fairness_is_not(adult):
     assert 2 * differences[0] < differences[1]
     y = split.test.labels(">50K")
     assert accuracy(y, robust.model.predict(split.test)) > 0.76
-
-
-def test_the_covariance_surrogate_is_held_over_the_whole_set():
-    from helpers import dealt, small_table
-
-    rows = small_table(400, 6)
-    method = Method("c", fairness=Fairness(0.03, Surrogate("covariance"), gaussian(20), 5.0))
-    result = fit(dealt(rows, 2), method, positive="yes")
-    assert result.converged
-    assert result.worst_surrogate <= 0.03 + 1e-5
-
-
-def test_covariance_cuts_agree_with_the_printed_coefficients():
-    rng = np.random.default_rng(0)
-    K, d, s = rng.uniform(size=(50, 4)), rng.normal(size=50), rng.integers(0, 2, 50)
-    psi_theta = np.array([K[s == j].sum(axis=0) for j in (0, 1)])
-    psi_g = np.array([K[s == j].T @ d[s == j] for j in (0, 1)])
-    A = Ambiguity(K.sum(axis=0), 50, 5.0)
-    cut = worst_covariance_cuts(A, psi_g, psi_theta, s.mean())[0]
-    from agnosticfair.mathematics.ambiguity import worst_linear
-
-    psi_C = K.T @ ((s - s.mean()) * d)
-    np.testing.assert_allclose((cut * psi_g).sum(), worst_linear(A, psi_C).value / 50)

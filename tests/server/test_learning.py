@@ -15,7 +15,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import Fairness, Method, Rule
-from agnosticfair.protocol import estimates
+from agnosticfair.protocol import rule as estimates
 from agnosticfair.server import learning, trainers
 from agnosticfair.server.plan import plan
 
@@ -57,9 +57,7 @@ def fitted_estimates() -> tuple[Estimates, object]:
     from agnosticfair.protocol.faults import policy
 
     coordinator = coordinator_for(in_process({"a": ROWS}), policy("stop"), None, False, None)
-    state = _until_answered(
-        coordinator, FitArguments(PLAIN, None, "yes", 0, True, None, None, None), None
-    )
+    state = _until_answered(coordinator, FitArguments(PLAIN, positive="yes"), None)
     return state.plan.task.estimates, state.plan.task.encoding
 
 

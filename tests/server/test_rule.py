@@ -12,11 +12,11 @@ from agnosticfair.data.table import Column
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import (
     FitArguments,
-    _plan,
-    _statistics,
     coordinator_for,
     fit,
     in_process,
+    planned,
+    summarised,
 )
 from agnosticfair.learners.estimates import joint, out_of_fold
 from agnosticfair.mathematics.basis import subgroups
@@ -32,9 +32,9 @@ ROWS = small_table(1200, 2)
 def learned(method, tables):
     """The state after the learners, and who asks."""
     coordinator = coordinator_for(in_process(tables), policy("stop"), None, False, None)
-    request = FitArguments(method, None, "yes", 0, True, None, None, None)
+    request = FitArguments(method, positive="yes")
     state = solvers.init(
-        _plan(coordinator, request, _statistics(coordinator, request)), Beginning()
+        planned(coordinator, request, summarised(coordinator, request)), Beginning()
     )
     while not state.done:
         state = solvers.step(state, coordinator.total(solvers.request(state)))

@@ -16,8 +16,7 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.deploy.folder import Federation, write_folder
 from agnosticfair.deploy.node import read_site
 from agnosticfair.deploy.site import policy_of, site_of
-from agnosticfair.site.policy import Refused, SitePolicy, words
-from agnosticfair.site.rows import joined, shown_rows
+from agnosticfair.site.policy import Refused, SitePolicy, joined, shown_rows, words
 
 FILES = {"north": Path("north.csv"), "south": Path("south.csv")}
 SCHEMA = Schema(

@@ -22,7 +22,7 @@ from town import EDGES, ROWS, SITES, Town, noisy, refusal, rows_of, written
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.data.binning import Binning, declared
+from agnosticfair.data.axes import Binning, declared
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.summary import SummaryStatistics, summary_statistics
@@ -40,7 +40,6 @@ from agnosticfair.mathematics.scores import Directions, Points
 from agnosticfair.mathematics.trees import empty
 from agnosticfair.methods import method
 from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.estimates import Calibration, Learn, SubgroupMasses
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.privacy.ledger import Ledger
@@ -51,10 +50,9 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateHeads,
     PrivateMoments,
     PrivateRates,
+    deviations,
 )
-from agnosticfair.protocol.privacy.sensitivity import deviations
 from agnosticfair.protocol.privacy.site import PrivateSite
-from agnosticfair.protocol.program import sums_request as asked_points
 from agnosticfair.protocol.requests import (
     UNCOUNTED,
     Centres,
@@ -70,8 +68,9 @@ from agnosticfair.protocol.requests import (
     Sums,
     Trials,
 )
+from agnosticfair.protocol.rule import Calibration, FineCounts, Learn, SubgroupMasses
+from agnosticfair.protocol.rule import sums_request as asked_points
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
-from agnosticfair.protocol.trees import FineCounts
 from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
 from agnosticfair.site.guard import Quiet, guarded

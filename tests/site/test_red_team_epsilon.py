@@ -208,7 +208,7 @@ def test_rounding_moves_a_sum_no_further_than_a_row_may(private):
     by a row differed by more than that row."""
     from agnosticfair.client.client import Client
     from agnosticfair.client.steps import answer
-    from agnosticfair.protocol.privacy.sensitivity import sensitivity
+    from agnosticfair.protocol.privacy.requests import sensitivity
 
     town = private("town")
     task, rng = private_task(town, n=0), np.random.default_rng(1)

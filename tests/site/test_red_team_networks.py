@@ -27,8 +27,6 @@ from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import (
     Architecture,
     Average,
-    Averaged,
-    AverageNetwork,
     Moments,
     Trained,
     TrainNetwork,
@@ -196,19 +194,12 @@ def requests(draw):
     }
     own |= {"s_bar": draw(numbers), "alpha": alpha}
     v = np.full(d + 1, draw(numbers))
-    averaged = {**own, "w": w, "C": draw(numbers), "device": "cpu", "ridge": np.zeros(SIZE)}
     return draw(
         st.sampled_from(
             [
                 (
                     TASK,
                     step_of(draw(st.sampled_from([None, 1, 50])), w, C=C, rate=rate, before=before),
-                ),
-                (
-                    TASK,
-                    AverageNetwork(
-                        **averaged, before=draw(st.sampled_from([None, Averaged(w, alpha)]))
-                    ),
                 ),
                 (TASK, Moments()),
                 (linear, Average(**own, ridge=0.0, w=v, phi_C=v)),

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data import datasets as product
-from agnosticfair.data.arrow import to_column, to_numbers
 from agnosticfair.data.datasets import ADULT
+from agnosticfair.data.reading import to_column, to_numbers
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import SettingsError
 from agnosticfair_research.sources import SHIPPED, SURVEY, Source, content, locate

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agnosticfair.data.splits import Split, by_client, check_clients, dealt, iid, shuffled
+from agnosticfair.data.datasets import Split, by_client, check_clients, dealt, iid, shuffled
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair_research.datasets import Dataset, Shift, dataset, load_dataset

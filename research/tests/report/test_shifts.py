@@ -8,10 +8,10 @@ from matplotlib.text import Text
 from rich.console import Console
 
 from agnosticfair.report.figures import png
-from agnosticfair.report.tables import markdown, terminal
+from agnosticfair.report.tables import terminal
 from agnosticfair_research.deployments import KINDS
 from agnosticfair_research.report.shifts import HEAD, PUBLISHED, figures, grids, summarise
-from agnosticfair_research.report.tables import document
+from agnosticfair_research.report.tables import document, markdown
 from agnosticfair_research.shifts import MOVED, PEERS
 
 

@@ -5,8 +5,8 @@ from helpers import row
 from rich.console import Console
 
 from agnosticfair.methods import METHODS
-from agnosticfair.report.tables import markdown, terminal
-from agnosticfair_research.report.tables import HEAD, document, grids, outcome, summarise
+from agnosticfair.report.tables import terminal
+from agnosticfair_research.report.tables import HEAD, document, grids, markdown, outcome, summarise
 
 
 def test_a_summary_is_mean_and_sample_deviation():

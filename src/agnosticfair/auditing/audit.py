@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, audit_request, certified
 from agnosticfair.auditing.inputs import (
-    check_labels,
+    as_frame,
     codes,
     features,
     labels_and_decisions,
@@ -28,7 +28,6 @@ from agnosticfair.auditing.inputs import (
 from agnosticfair.auditing.repeats import (
     WEIGHTED,
     about_rows,
-    cannot_tell,
     check_clients,
     check_held_out,
     one_of_each,
@@ -75,7 +74,7 @@ from agnosticfair.mathematics.basis import (
 from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.mathematics.subgroups import Axis, Subgroup
 from agnosticfair.methods import Fairness, Method
-from agnosticfair.model import Model
+from agnosticfair.model import Model, check_labels
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.messages import Broadcast
@@ -169,6 +168,7 @@ def audit(
     ('overall', 0.5, True)
     """
     require(SHARE, threshold=threshold)
+    X = as_frame(X)
     level = {"confidence": confidence, "precision": precision}
     what: dict[str, Any] = {"mixtures": mixtures, "metric": metric, "floor": floor}
     request = audit_request(subgroups, basis, bound, centres, seed, **level, **what)
@@ -187,9 +187,8 @@ def audit(
         seen = None if seen is None else seen[some]
     how: dict[str, Any] = {"labelled": rows.labelled, "held_out": held_out}
     if held_out:
-        tables = [rows.table] if isinstance(X, Table) else []
-        check_held_out(rows.model, tables)
-        notes += (*cannot_tell(rows.model, tables), *about_rows(rows.table, rows.strata))
+        notes += check_held_out(rows.model, [rows.table])
+        notes += about_rows(rows.table, rows.strata)
         how["rows"] = rows_digest(rows.table, rows.strata)
         how |= {} if rows.model is None else {"model": rows.model.digest}
     if seen is not None:

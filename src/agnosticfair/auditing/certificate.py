@@ -194,6 +194,13 @@ class Certificate:
         able = [subgroup for subgroup in self.subgroups if subgroup.estimable]
         return sorted(able, key=lambda p: -p.high if isfinite(p.high) else -p.difference)
 
+    def listed(self, most: int) -> list[SubgroupRecord]:
+        """``worst_first`` for a table of so many lines: the largest measured difference is always among them."""
+        some, worst = self.worst_first[:most], self.worst_subgroup
+        if worst is not None and all(subgroup.name != worst.name for subgroup in some):
+            some[-1] = worst
+        return some
+
     @property
     def not_estimable(self) -> tuple[SubgroupRecord, ...]:
         """Subgroups with too few rows, the largest measured difference first."""
@@ -246,7 +253,7 @@ class Certificate:
         rows = "".join(
             f"<tr><td>{escape(p.name)}</td><td>{p.rows:,}</td><td>{p.difference:.3f}</td>"
             f"<td>{interval_text(p)}</td></tr>"
-            for p in self.worst_first[:10]
+            for p in self.listed(10)
         )
         head = f"<tr><th>subgroup</th><th>rows</th><th>{self.quantity}</th><th>{self.confidence:.0%}</th></tr>"
         table = f"<table>{head}{rows}</table><p>{left}</p>" if rows else ""
@@ -308,14 +315,13 @@ def _place(subgroup: SubgroupRecord) -> str:
 
 
 def _ratio(certificate: Certificate) -> str:
-    """The impact ratio of the worst subgroup, for the four-fifths rule, in words."""
-    if certificate.worst_ratio is None or METRICS[certificate.metric].bounds:
+    """The lowest rate over the highest, overall and in the worst subgroup, in words: for the four-fifths rule."""
+    name_of_ratio = METRICS[certificate.metric].ratio
+    if certificate.worst_ratio is None or not name_of_ratio:
         return ""
     measured, lowest, name = certificate.worst_ratio
     overall = certificate.subgroups[0]
-    text = (
-        f"; impact ratio at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
-    )
+    text = f"; {name_of_ratio} at least {lower(overall.ratio_low)} overall (measured {overall.ratio:.4f})"
     if name == overall.name:
         return text
     return f"{text}, {lower(lowest)} in any subgroup (measured {measured:.4f}, {name})"
@@ -376,10 +382,13 @@ def limit_sentence(
     level = f"{certificate.confidence if confidence is None else confidence:.0%} confidence"
     able = len(certificate.worst_first)
     if holds:
-        what = (
-            "smaller bounds of single subgroups would hold for a model that was not chosen by them"
+        what = "all other bounds and ratios would hold for a model that these rows have not chosen"
+        where = (
+            f"in each of {able:,} estimable subgroups"
+            if able > 1
+            else "in the one estimable subgroup"
         )
-        return f"Keeps the limit {limit:g} with {level} in each of {able:,} estimable subgroups; {what}."
+        return f"Keeps the limit {limit:g} with {level} {where}; {what}."
     if certificate.upper <= limit:
         why = "decisions are nearly all alike, or another sensitive feature is in the way"
         return f"The limit {limit:g} is not claimed: {why}."

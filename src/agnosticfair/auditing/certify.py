@@ -17,11 +17,10 @@ from agnosticfair.auditing.subgroups import (
     CountedSubgroups,
     SubgroupRecord,
     checked_groups,
-    listed,
+    pairs_of,
     records,
     searched,
     subgroups_in,
-    sums_of,
 )
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import SettingsError
@@ -59,9 +58,9 @@ class AuditRequest:
         require(CONFIDENCE, confidence=self.confidence)
 
     @property
-    def share(self) -> float:
-        """What subgroups, their mixtures and kernels each have of 1 - confidence."""
-        return 1 / (1 + self.mixtures + (self.basis is not None))
+    def delta(self) -> float:
+        """What subgroups, their mixtures and kernels may each fail with: an even share of 1 - confidence."""
+        return (1 - self.confidence) / (1 + self.mixtures + (self.basis is not None))
 
 
 def audit_request(
@@ -113,16 +112,18 @@ def certified(
     if not labelled and METRICS[request.metric].needs_labels:
         raise SettingsError(f"metric {request.metric!r} compares rows of one label: give y")
     if request.agreed is not None and not held_out:
-        counted = listed(axes, request.agreed.subgroups, send)
+        every = ((), *request.agreed.subgroups)
+        depth = max(map(len, every))
+        counted = CountedSubgroups(tuple(axes), every, send(every), depth, 0.0)
     else:
-        counted = searched(axes, request.subgroups, send, request.share * (1 - request.confidence))
+        counted = searched(axes, request.subgroups, send, request.delta)
     checked_groups(counted, groups, request.metric)
     strata = None if psi is None else psi.reshape(len(groups), 2, 2, -1)
     if not held_out:
         certificate = _measured(request, counted, groups, labelled)
     else:
-        sums = sums_of(counted, axes, request.subgroups.depth, send) | identity
-        sums |= {"psi": strata.tolist()} if strata is not None and beyond else {}
+        counted = replace(counted, pairs=pairs_of(axes, send))
+        sums = identity | ({"psi": strata.tolist()} if strata is not None and beyond else {})
         certificate = from_sums(request, counted, groups, labelled, sums)
     if strata is not None and certificate.kernels is None:
         certificate = replace(certificate, kernels=kernel_bound(strata, request, groups, labelled))
@@ -138,12 +139,9 @@ def from_sums(
     labelled: bool,
     sums: dict[str, Any],
 ) -> Certificate:
-    """The certificate that sums give.  What their duals show is bounded by these; else duals are searched for, and the
-    certificate's sums have them."""
-    share = request.share
-    subgroups = records(
-        counted, groups, request.metric, request.confidence, request.precision, share=share
-    )
+    """The certificate that counts and the other sums give: the one function of audit, fit and ``verify``.  What the
+    sums' duals show is bounded by these; else duals are searched for, and the certificate's sums have them."""
+    subgroups = records(counted, groups, request.metric, request.delta, request.precision)
     uppers = [max((subgroup.high for subgroup in subgroups if subgroup.estimable), default=1.0)]
     mixed = kernels = None
     if request.mixtures:
@@ -156,13 +154,12 @@ def from_sums(
         kernels = replace(kernel_bound(psi, request, groups, labelled), upper=proof.value)
         sums = sums | {"kernel_duals": [edges.tolist() for edges in proof.duals]}
         uppers.append(proof.value)
-    certificate = _plain(request, counted, subgroups, labelled)
     return replace(
-        certificate,
+        _plain(request, counted, subgroups, labelled),
         upper=max(uppers),
         mixtures=mixed,
         kernels=kernels,
-        sums=sums,
+        sums=counted.to_json() | sums,
         notes=notes_of(subgroups),
     )
 
@@ -172,13 +169,10 @@ def _measured(
 ) -> Certificate:
     """What subgroups show on the rows of the fit: nothing of it is bounded. Where the fit was held to subgroups of its
     own, it is measured on these, whatever number of rows they have."""
-    subgroups = records(
-        counted, groups, request.metric, request.confidence, request.precision, bounded=False
-    )
+    how = (request.metric, request.delta, request.precision)
+    subgroups = records(counted, groups, *how, bounded=False)
     if request.agreed is not None:
-        subgroups = tuple(
-            replace(subgroup, estimable=isfinite(subgroup.difference)) for subgroup in subgroups
-        )
+        subgroups = tuple(replace(one, estimable=isfinite(one.difference)) for one in subgroups)
     return _plain(request, counted, subgroups, labelled)
 
 
@@ -225,15 +219,11 @@ def mixtures_of(
 ) -> confidence.Proved:
     """The bound over mixtures of the estimable subgroups: looked for, or shown by duals."""
     metric, precision = request.metric, request.precision
-    delta = request.share * (1 - request.confidence)
-    able = counted.levels(metric, precision, delta)[1]
-    if not able.any():
+    if not counted.levels(metric, precision, request.delta)[1].any():
         return confidence.Proved(1.0, ())
-    there = confidence.reached(counted.sample(metric, precision), delta)
-    left = 1 - confidence.COUNTS - confidence.SUPPORT * confidence.ONE
-    return confidence.mixtures(
-        counted.counts[there], left * delta, metric, request.floor, duals=duals
-    )
+    there = confidence.reached(counted.sample(metric, precision), request.delta)
+    left = (1 - confidence.COUNTS - confidence.SUPPORT * confidence.ONE) * request.delta
+    return confidence.mixtures(counted.counts[there], left, metric, request.floor, duals=duals)
 
 
 TOLERANCE = 1e-4
@@ -245,7 +235,9 @@ def kernel_bound(
 ) -> KernelBound:
     """The worst case on the rows.  psi: (G, 2, 2, M + 1) sums of (K, 1) over the cells."""
     assert request.basis is not None
-    A = check(_ambiguity(psi, request.bound))
+    total = psi.sum(axis=(0, 1, 2))
+    bound = request.bound if isfinite(request.bound) else None
+    A = check(Ambiguity(total[:-1], float(total[-1]), bound))
     worst, pair, reachable = _worst_gap(A, psi, request, groups)
     wrong = worst_linear(A, (psi[:, 0, 1] + psi[:, 1, 0]).sum(axis=0)[:-1])
     return KernelBound(
@@ -264,17 +256,9 @@ def kernel_bound(
 
 def beyond_rows(psi: np.ndarray, request: AuditRequest, duals: Any = None) -> confidence.Proved:
     """The bound over reweightings of the population: searched for, or shown by duals."""
-    delta = request.share * (1 - request.confidence)
-    bound = None if request.bound == inf else request.bound
-    n = float(psi[..., -1].sum())
-    return confidence.reweightings(
-        psi[..., :-1], n, delta, request.metric, bound, request.floor, duals=duals
-    )
-
-
-def _ambiguity(psi: np.ndarray, bound: float) -> Ambiguity:
-    total = psi.sum(axis=(0, 1, 2))
-    return Ambiguity(total[:-1], float(total[-1]), bound if isfinite(bound) else None)
+    bound, n = None if request.bound == inf else request.bound, float(psi[..., -1].sum())
+    how = (request.delta, request.metric, bound, request.floor)
+    return confidence.reweightings(psi[..., :-1], n, *how, duals=duals)
 
 
 def _worst_gap(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from agnosticfair.data.summary import (
     summary_statistics,
 )
 from agnosticfair.data.table import DATED, Column, Table
-from agnosticfair.errors import DataError
+from agnosticfair.errors import DataError, needing
 from agnosticfair.mathematics.linear import on_grid, units
-from agnosticfair.model import Model
+from agnosticfair.model import Model, check_labels
 
 MISSING = {"None", "nan", "NaN", "<NA>", "NaT"}
 NUMBERS = "biuf"
@@ -111,7 +112,7 @@ def table_of(X: Any) -> Table:
     categorical: dict[str, Column] = {}
     dates: list[str] = []
     for name in X.columns:
-        values = np.asarray(X[name])
+        values = typed(X[name], f"column {str(name)!r} of X")
         if values.dtype.kind in NUMBERS and values.dtype.kind != "b":
             numeric[str(name)] = _check_finite(values, str(name))
         elif values.dtype.kind == "M":
@@ -120,6 +121,63 @@ def table_of(X: Any) -> Table:
         else:
             categorical[str(name)] = Column.of(map(name_of, values))
     return Table(numeric, categorical, None, {}, how=dict.fromkeys(dates, DATED))
+
+
+def as_frame(X: Any) -> Any:
+    """A frame whose columns can be looked at: a lazy one is collected, a table of Arrow becomes a pandas frame."""
+    kind = type(X).__module__.partition(".")[0], type(X).__name__
+    if kind == ("polars", "LazyFrame"):
+        return X.collect()
+    if kind == ("pyarrow", "Table"):
+        with needing("audit", "a table of Arrow is read by the package 'pandas'"):
+            return X.to_pandas()
+    return X
+
+
+def typed(values: Any, what: str) -> np.ndarray:
+    """The values of a column as numbers, times without a zone (UTC), or texts; timedeltas are days.
+
+    >>> typed([date(1970, 1, 2), None], "a column").astype(str).tolist()
+    ['1970-01-02T00:00:00.000000', 'NaT']
+    >>> typed(np.array([36], "m8[h]"), "a column")
+    array([1.5])
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "O":
+        array = _of_objects(array, what)
+    if array.dtype.kind in "cV" or array.ndim != 1:
+        raise DataError(f"{what} holds {array.dtype} values: take their parts apart, or drop it")
+    if array.dtype.kind == "m":
+        return np.where(np.isnat(array), np.nan, array / np.timedelta64(1, "D"))
+    return array
+
+
+def _of_objects(array: np.ndarray, what: str) -> np.ndarray:
+    """Times and timedeltas that stand among objects; others as they are, unless they are no single values."""
+    there = [value for value in array.tolist() if name_of(value) != "nan"]
+    kinds = {type(value).__name__ for value in there}
+    if any(
+        isinstance(value, list | tuple | dict | set | np.ndarray | complex | time)
+        for value in there
+    ):
+        raise DataError(
+            f"{what} holds {shown(sorted(kinds))} values: give one number, date or text per row, or drop it"
+        )
+    if there and kinds == {"Period"}:
+        return np.array([getattr(v, "start_time", None) for v in array], "M8[us]")
+    if there and all(isinstance(value, date) for value in there):
+        return np.array(
+            [_without_zone(v) if name_of(v) != "nan" else None for v in array], "M8[us]"
+        )
+    if there and all(isinstance(value, timedelta) for value in there):
+        return np.array([v if name_of(v) != "nan" else None for v in array], "m8[us]")
+    return array
+
+
+def _without_zone(value: Any) -> Any:
+    """A time as that of UTC, without a zone."""
+    zoned = getattr(value, "tzinfo", None) is not None
+    return value.astimezone(UTC).replace(tzinfo=None) if zoned else value
 
 
 def days(values: np.ndarray) -> np.ndarray:
@@ -202,14 +260,6 @@ def positive_of(names: Iterable[str], positive: object) -> str:
         return "1"
     wanted = None if positive is None else name_of(positive)
     return positive_label(SummaryStatistics(0, dict.fromkeys(names, 1), {}, {}, {}), wanted)
-
-
-def check_labels(model: Model, labels: Iterable[str]) -> None:
-    """Raise if the rows have labels that the model does not know."""
-    known = (model.negative, model.positive)
-    strange = sorted({*labels} - {*known})
-    if strange and model.negative != f"not {model.positive}":
-        raise DataError(f"the label {shown(strange)} is unknown to the model: write {shown(known)}")
 
 
 def labels_and_decisions(

@@ -132,14 +132,17 @@ class CertifiedLimit:
 
 
 def stated_certificates(certified_limit: CertifiedLimit) -> dict[str, Certificate]:
-    """The certificates of a limit, each with the sentence of what is kept."""
-    return {
-        name: replace(
-            certificate,
-            notes=(limit_record(certified_limit, certificate)["sentence"], *certificate.notes),
-        )
-        for name, certificate in certified_limit.certificates.items()
-    }
+    """The certificates of a limit, each with the sentence of what is kept.
+
+    Where the limit is kept, it is the bound that is claimed over all subgroups: a smaller one is of a model that these
+    rows have chosen.
+    """
+    stated = {}
+    for name, certificate in certified_limit.certificates.items():
+        claimed = certified_limit.limit if certified_limit.holds else certificate.upper
+        sentence = limit_record(certified_limit, certificate)["sentence"]
+        stated[name] = replace(certificate, upper=claimed, notes=(sentence, *certificate.notes))
+    return stated
 
 
 def limit_record(certified_limit: CertifiedLimit, certificate: Certificate) -> dict[str, Any]:

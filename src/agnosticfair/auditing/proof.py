@@ -11,10 +11,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
-from itertools import combinations, pairwise
-from math import comb, inf, prod
+from collections.abc import Iterator, Mapping
+from itertools import combinations_with_replacement, pairwise
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ import numpy as np
 
 from agnosticfair.auditing.certificate import FORMAT, Certificate, limit_sentence
 from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, from_sums
-from agnosticfair.auditing.repeats import CLUSTERED, REPEATED, SHARED, UNTOLD, WEIGHTED
-from agnosticfair.auditing.subgroups import CountedSubgroups, axes_of, thin_of
+from agnosticfair.auditing.repeats import CLUSTERED, FOREIGN, REPEATED, SHARED, UNTOLD, WEIGHTED
+from agnosticfair.auditing.subgroups import CountedSubgroups, thin_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, needing
 from agnosticfair.mathematics.basis import Basis, subgroups
-from agnosticfair.mathematics.subgroups import check_depth, sizes_of, starts_of, subgroup_name
+from agnosticfair.mathematics.subgroups import Subgroup, sizes_of, starts_of, subgroup_name
 from agnosticfair.mathematics.subgroups import read as sums_at
 
 PURPOSE = b"agnosticfair-certificate-1"
@@ -121,40 +120,14 @@ CLOSE = 1e-9
 LARGEST_MIN_SHARE = 0.5
 """A certificate over subgroups that hold more than half of the rows leaves out nearly all of them."""
 
-ABOUT = (
-    "format",
-    "issuer",
-    "run",
-    "request",
-    "method",
-    "sensitive_feature",
-    "command",
-    "versions",
-    "data",
-    "limit",
-    "kept",
-    "sentence",
-    "others",
-    *SEALS,
-)
+ABOUT = {
+    *("issuer", "run", "request", "method", "sensitive_feature", "command", "versions", "data"),
+    *("limit", "kept", "sentence", "others", *SEALS),
+}
 """Fields beside those of the certificate itself."""
 
-PROPERTIES = ("groups", "difference", "worst_difference")
-"""What a certificate computes of its own fields, and its file has, too."""
-
-SUMS = (
-    "pairs",
-    "subgroups",
-    "counts",
-    "axes",
-    "depth",
-    "min_share",
-    "model",
-    "rows",
-    "duals",
-    "psi",
-    "kernel_duals",
-)
+IDENTITY = ("model", "rows")
+"""Digests among the sums, of what was audited."""
 
 
 def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
@@ -165,7 +138,7 @@ def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
     if not isinstance(claims, Mapping) or claims.get("format") != FORMAT:
         return ("this is no certificate: give the certificate.json that 'audit' wrote",)
     try:
-        return (*_seals(claims, public), *_fields_known(claims), *_recomputed(claims))
+        return (*_seals(claims, public), *_recomputed(claims))
     except (
         *(KeyError, TypeError, ValueError, IndexError),
         *(OverflowError, AttributeError, RecursionError),
@@ -178,7 +151,8 @@ def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
 def unchecked(claims: Mapping[str, Any]) -> tuple[str, ...]:
     """What a certificate says that its sums cannot show, in words."""
     sentences = ["which rows were audited"] if claims.get("data") else []
-    sentences += ["its method, command and versions"] if claims.get("command") else []
+    if any(claims.get(name) for name in ("method", "command", "versions", "run")):
+        sentences.append("its method, command and versions")
     sentences += ["what it says of other sensitive features"] if claims.get("others") else []
     if claims["kernels"] is not None and "psi" not in claims["sums"]:
         sentences.append("the worst case over kernels")
@@ -218,28 +192,28 @@ def _seals(claims: Mapping[str, Any], public: str | None) -> Iterator[str]:
         yield "its signature is not over this content: something was changed"
 
 
-def _fields_known(claims: Mapping[str, Any]) -> Iterator[str]:
-    known = {*ABOUT, *PROPERTIES, *(one.name for one in fields(Certificate))}
-    for name in sorted({*claims} - known):
-        yield f"it has a field {name!r}, which no certificate has"
-    for name in sorted({*(claims["sums"] or {})} - {*SUMS}):
-        yield f"its sums have a field {name!r}, which no certificate has"
-
-
 def _recomputed(claims: Mapping[str, Any]) -> Iterator[str]:
     """The sums against each other, and everything printed against what follows from them."""
     if claims["sums"] is None:
         yield "it carries no sums, so nothing in it can be checked: audit rows held out from the fit"
         return
-    apart = {"duals": "mixtures", "psi": "kernels", "kernel_duals": "kernels"}
-    if alone := [key for key in apart if key in claims["sums"] and claims[apart[key]] is None]:
-        yield f"its sums have {alone[0]!r}, and it says nothing of {apart[alone[0]]}"
-        return
-    counted = _counted_of(claims["sums"], len(claims["groups"]))
+    counted = CountedSubgroups.from_json(claims["sums"])
     yield from _sums_hold(claims, counted)
     true = _rebuilt(claims, counted)
-    yield from _printed(claims, true)
+    expected = true.to_json()
+    if claims["kernels"] is not None and "psi" in claims["sums"]:
+        yield from _over_kernels(claims, expected["kernels"])
+        expected["kernels"] |= {name: claims["kernels"][name] for name in SEARCHED}
+    elif claims["kernels"] is not None:
+        expected["kernels"] = claims["kernels"]  # on the rows alone: see ``unchecked``
     yield from _notes_hold(claims, true)
+    expected["notes"] = claims["notes"]
+    if claims.get("kept"):  # the limit is what is claimed: see ``_limit_holds``
+        expected["upper"] = claims["limit"]
+    for name in sorted({*claims["sums"]} ^ {*expected.pop("sums")}):
+        yield f"its sums have, or lack, the field {name!r}"
+    printed = {k: v for k, v in claims.items() if k not in ABOUT and k != "sums"}
+    yield from differing(printed, expected)
     yield from _limit_holds(claims, true)
     if isinstance(claims.get("request"), Mapping):
         yield from _request_holds(claims, claims["request"])
@@ -253,7 +227,7 @@ def _request_holds(claims: Mapping[str, Any], requested: Mapping[str, Any]) -> I
     printed |= {k: claims["sums"][k] for k in ("depth", "min_share")}
     printed["mixtures"] = claims["mixtures"] is not None
     wrong = [name for name, value in printed.items() if requested[name] != value]
-    if not same(claims["confidence"], 1 - (1 - requested["confidence"]) / len(compared)):
+    if not _equal(claims["confidence"], 1 - (1 - requested["confidence"]) / len(compared)):
         wrong.append("confidence")
     if (requested["kernels"] is None) != (claims["kernels"] is None):
         wrong.append("kernels")
@@ -275,11 +249,13 @@ def _request_holds(claims: Mapping[str, Any], requested: Mapping[str, Any]) -> I
 
 def _rebuilt(claims: Mapping[str, Any], counted: CountedSubgroups) -> Certificate:
     """The certificate that the sums give."""
-    kernels = claims["kernels"]
+    kernels, sums = claims["kernels"], claims["sums"]
     basis, bound = None, inf
+    further = [*IDENTITY, *["duals"] * (claims["mixtures"] is not None)]
     if kernels is not None:
         basis = Basis(**kernels["basis"])
         bound = inf if kernels["bound"] is None else kernels["bound"]
+        further += ["psi", "kernel_duals"]
     request = AuditRequest(
         subgroups=subgroups(min_share=counted.min_share),
         confidence=claims["confidence"],
@@ -291,47 +267,24 @@ def _rebuilt(claims: Mapping[str, Any], counted: CountedSubgroups) -> Certificat
         bound=bound,
     )
     labelled = claims["accuracy"] is not None or bool(counted.counts[0][:, 1].any())
-    return from_sums(request, counted, tuple(claims["groups"]), labelled, dict(claims["sums"]))
-
-
-def _printed(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
-    """Every number that is printed against the one that the sums give."""
-    recomputed = true.to_json()
-    if len(claims["subgroups"]) != len(true.subgroups):
-        yield f"it has {len(claims['subgroups'])} subgroups where its sums give {len(true.subgroups)}"
-    for claim, subgroup in zip(claims["subgroups"], recomputed["subgroups"], strict=False):
-        wrong = [key for key in {*claim, *subgroup} if not same(claim.get(key), subgroup.get(key))]
-        if wrong:
-            yield f"subgroup {subgroup['name']!r} says another {min(wrong)} than its sums"
-    for name in sorted({*recomputed} - {"format", "subgroups", "sums", "kernels", "notes"}):
-        if not same(claims[name], recomputed[name]):
-            yield f"{name} is {str(claims[name])[:60]} where its sums give {str(recomputed[name])[:60]}"
-    if claims["kernels"] is not None and "psi" in claims["sums"]:
-        yield from _over_kernels(claims, recomputed)
+    proofs = {name: sums[name] for name in further if name in sums}
+    return from_sums(request, counted, tuple(claims["groups"]), labelled, proofs)
 
 
 SEARCHED = ("alpha", "alpha_accuracy", "worst_difference", "worst_accuracy", "tolerance", "pair")
+"""Of the worst case over kernels, what a search found: checked to its tolerance."""
 
 
-def _over_kernels(claims: Mapping[str, Any], recomputed: Mapping[str, Any]) -> Iterator[str]:
-    """What holds over kernels; what was searched for, to its tolerance."""
-    claim, true = claims["kernels"], recomputed["kernels"]
-    wrong = [k for k in {*claim, *true} - {*SEARCHED} if not same(claim.get(k), true.get(k))]
-    if wrong:
-        yield f"of kernels it says another {min(wrong)} than its sums"
+def _over_kernels(claims: Mapping[str, Any], true: Mapping[str, Any]) -> Iterator[str]:
+    """What was searched for over kernels, to its tolerance; and the kernels' sums against the counts."""
+    claim = claims["kernels"]
     slack = CLOSE + true["tolerance"] + max(float(claim["tolerance"]), 0.0)
-    gap = abs(claim["worst_difference"] - true["worst_difference"])
-    if (
-        not gap <= slack
-        or not claim["tolerance"] <= 1
-        or not {*claim["pair"]} <= {*claims["groups"]}
-    ):
+    near = abs(claim["worst_difference"] - true["worst_difference"]) <= slack
+    if not near or not claim["tolerance"] <= 1 or not {*claim["pair"]} <= {*claims["groups"]}:
         yield f"the worst case over kernels is not the one that its sums give, {true['worst_difference']:.6f}"
-    minimum, wanted = claim["worst_accuracy"], true["worst_accuracy"]
-    if (minimum is None) != (wanted is None) or (
-        wanted is not None and abs(minimum - wanted) > 1e-6
-    ):
-        yield f"the accuracy over kernels is {minimum} where its sums give {wanted}"
+    lowest, wanted = claim["worst_accuracy"], true["worst_accuracy"]
+    if (lowest is None) != (wanted is None) or (wanted is not None and abs(lowest - wanted) > 1e-6):
+        yield f"the accuracy over kernels is {lowest} where its sums give {wanted}"
     psi, rows = np.array(claims["sums"]["psi"], float), np.array(claims["sums"]["counts"][0])
     if claim["basis"]["kind"] != "by_client" and claim["basis"]["kernels"] != psi.shape[-1] - 1:
         yield f"it names {claim['basis']['kernels']} kernels, and its sums are of {psi.shape[-1] - 1}"
@@ -353,7 +306,12 @@ def _notes_hold(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     for note in true.notes:
         if note not in notes:
             yield f"it leaves out the note {note!r}"
-    about_rows = (*map(re.escape, (WEIGHTED, UNTOLD, ABOVE_ONE)), SHARED, REPEATED, CLUSTERED)
+    about_rows = (
+        *map(re.escape, (WEIGHTED, UNTOLD, FOREIGN, ABOVE_ONE)),
+        SHARED,
+        REPEATED,
+        CLUSTERED,
+    )
     limit = claims.get("sentence") if claims.get("limit") is not None else None
     for note in notes:
         known = note in true.notes or note == limit
@@ -370,12 +328,7 @@ def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     if claims.get("limit") is None:
         if claims.get("kept") is not None:
             yield "it keeps a limit and names none"
-        shown = replace(true, notes=tuple(claims["notes"]))
-        if (
-            claims.get("sentence") is not None
-            and claims["kernels"] is None
-            and claims["sentence"] != str(shown)
-        ):
+        if claims.get("sentence") not in (None, str(Certificate.from_json(claims))):
             yield "what it says is not what its sums give"
         return
     if claims["kept"] and not true.upper <= claims["limit"]:
@@ -386,60 +339,46 @@ def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
 
 def _sums_hold(claims: Mapping[str, Any], counted: CountedSubgroups) -> Iterator[str]:
     """Whether the counts fit each other, and none that they show is left out."""
-    sums = claims["sums"]
     if not 0 < counted.min_share <= LARGEST_MIN_SHARE:
         yield f"min_share is {counted.min_share:g}: it leaves out nearly every subgroup"
-    if int(counted.counts[0].sum()) != claims["n"]:
-        yield f"n is {claims['n']} where its sums have {int(counted.counts[0].sum())} rows"
     kinds = 1 + (claims["mixtures"] is not None) + (claims["kernels"] is not None)
     delta = (1 - claims["confidence"]) / kinds
     thin = thin_of(counted.min_share, counted.counts[0], counted.candidates, delta)
-    pairs, sizes = np.array(sums["pairs"]), sizes_of(axes_of(sums))
-    if not _pairs_hold(pairs, counted, sizes):
+    if counted.counts.shape[1] != len(claims["groups"]) or not _pairs_hold(counted):
         yield "the rows of pairs of values do not add up to those of its subgroups"
         return
-    yield from _complete(sums, counted, pairs, sizes, thin)
-    yield from _nested(counted, sizes, sums["depth"], thin)
+    yield from _complete(counted, thin)
+    yield from _nested(counted, thin)
 
 
-def _complete(
-    sums: Mapping[str, Any],
-    counted: CountedSubgroups,
-    pairs: np.ndarray,
-    sizes: Sequence[int],
-    thin: int,
-) -> Iterator[str]:
+def _complete(counted: CountedSubgroups, thin: int) -> Iterator[str]:
     """Every value, and every pair of values, that has rows enough must be there; and nothing that has not."""
-    axes, there, starts = axes_of(sums), {*counted.subgroups}, starts_of(sizes)
+    sizes, pairs = sizes_of(counted.axes), counted.pairs
+    assert pairs is not None
+    starts, there = starts_of(sizes), {*counted.subgroups}
     ones = [(a, v) for a, size in enumerate(sizes) for v in range(size)]
-    large = [one for one in ones if pairs[starts[one[0]] + one[1], starts[one[0]] + one[1]] >= thin]
-    must = [(one,) for one in large] if sums["depth"] >= 1 else []
-    if sums["depth"] >= 2:
-        for a, b in combinations(large, 2):
-            if a[0] != b[0] and pairs[starts[a[0]] + a[1], starts[b[0]] + b[1]] >= thin:
-                must.append((a, b))  # type: ignore[arg-type]
-    gone = [subgroup for subgroup in must if subgroup not in there]
-    if gone:
-        yield f"subgroup {subgroup_name(axes, gone[0])!r} is left out, and its sums show it"
-    few = [
-        name
-        for name, subgroup, rows in zip(
-            counted.names, counted.subgroups, counted.total, strict=True
-        )
-        if subgroup and (rows < thin or len(subgroup) > sums["depth"])
-    ]
-    if few:
-        yield f"subgroup {few[0]!r} has fewer rows, or more values, than the audit looked at"
+    for one, other in combinations_with_replacement(ones, 2):
+        if (one[0] == other[0]) != (one == other) or (one != other and counted.depth < 2):
+            continue
+        subgroup: Subgroup = (one,) if one == other else (one, other)
+        rows = pairs[starts[one[0]] + one[1], starts[other[0]] + other[1]]
+        if rows >= thin and subgroup not in there:
+            name = subgroup_name(counted.axes, subgroup)
+            yield f"subgroup {name!r} is left out, and its sums show it"
+            return
+    for k, subgroup in enumerate(counted.subgroups):
+        if subgroup and (counted.total[k] < thin or len(subgroup) > counted.depth):
+            name = counted.names[k]
+            yield f"subgroup {name!r} has fewer rows, or more values, than the audit looked at"
+            return
 
 
-def _nested(
-    counted: CountedSubgroups, sizes: Sequence[int], depth: int, thin: int
-) -> Iterator[str]:
+def _nested(counted: CountedSubgroups, thin: int) -> Iterator[str]:
     """The subgroups of a subgroup by one more column have its rows, but for values that have too few to be listed."""
     at = {frozenset(subgroup): k for k, subgroup in enumerate(counted.subgroups)}
     for subgroup, k in at.items():
-        for a, size in enumerate(sizes):
-            if len(subgroup) >= depth or any(a == used_axis for used_axis, _ in subgroup):
+        for a, size in enumerate(sizes_of(counted.axes)):
+            if len(subgroup) >= counted.depth or any(a == used_axis for used_axis, _ in subgroup):
                 continue
             inside = [at[key] for v in range(size) if (key := subgroup | {(a, v)}) in at]
             left = counted.counts[k] - counted.counts[inside].sum(axis=0)
@@ -448,62 +387,49 @@ def _nested(
                 return
 
 
-def _counted_of(sums: Mapping[str, Any], groups: int) -> CountedSubgroups:
-    counts = np.array(sums["counts"])
-    check_depth(sums["depth"])
-    axes = axes_of(sums)
-    sizes, deep = sizes_of(axes), range(sums["depth"] + 1)
-    if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[1:] != (groups, 2, 2):
-        raise ValueError("counts")
-    every = tuple(tuple((int(a), int(v)) for a, v in subgroup) for subgroup in sums["subgroups"])
-    if every[0] != () or len({*every}) < len(every) or len(every) != len(counts):
-        raise ValueError("subgroups")
-    for subgroup in every:
-        if any(not 0 <= v < sizes[a] for a, v in subgroup) or len({a for a, _ in subgroup}) < len(
-            subgroup
-        ):
-            raise ValueError("subgroups")
-    names = tuple(subgroup_name(axes, subgroup) for subgroup in every)
-    candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
-    sets = sum(comb(len(sizes), d) for d in deep)
-    return CountedSubgroups(every, names, counts, candidates, sets, float(sums["min_share"]))
-
-
-def _pairs_hold(pairs: np.ndarray, counted: CountedSubgroups, sizes: Sequence[int]) -> bool:
+def _pairs_hold(counted: CountedSubgroups) -> bool:
     """Whether the rows of all pairs of values, (I, I), fit each other and the subgroups: every row has one value of
     every column."""
-    starts = starts_of(sizes)
-    if pairs.shape != (starts[-1], starts[-1]) or (pairs != pairs.T).any():
-        return not len(sizes)
+    pairs, sizes = counted.pairs, sizes_of(counted.axes)
+    assert pairs is not None
+    if (pairs != pairs.T).any() or (pairs < 0).any():
+        return False
     single = np.diag(pairs)
-    for a, b in pairwise(starts):
+    for a, b in pairwise(starts_of(sizes)):
         block = pairs[a:b, a:b]
         if (pairs[:, a:b].sum(axis=1) != single).any() or (block != np.diag(single[a:b])).any():
             return False
-        if single[a:b].sum() != counted.counts[0].sum():
+        if single[a:b].sum() != counted.total[0]:
             return False
-    shallow = [subgroup for subgroup in counted.subgroups if 0 < len(subgroup) <= 2]
-    counts = [counted.counts[counted.subgroups.index(subgroup)].sum() for subgroup in shallow]
-    return not shallow or bool((sums_at(pairs, sizes, shallow) == counts).all())
+    shallow = [k for k, subgroup in enumerate(counted.subgroups) if 0 < len(subgroup) <= 2]
+    sums = sums_at(pairs, sizes, [counted.subgroups[k] for k in shallow])
+    return bool((sums == counted.total[shallow]).all())
 
 
-def same(claim: Any, true: Any) -> bool:
-    """Whether what JSON says is what was computed, numbers to rounding and None for what is not finite."""
-    if isinstance(true, Mapping):
-        return (
-            isinstance(claim, Mapping)
-            and {*claim} == {*true}
-            and all(same(claim[k], true[k]) for k in true)
-        )
-    if isinstance(true, tuple | list):
-        return isinstance(claim, list) and len(claim) == len(true) and all(map(same, claim, true))
-    if true is None:
-        return claim is None
+def differing(claim: Any, true: Any, where: str = "") -> Iterator[str]:
+    """Where JSON says something else than what was computed, a sentence each: numbers to rounding, and None for what
+    is not finite."""
+    if isinstance(true, Mapping) and isinstance(claim, Mapping):
+        where = f"{where} {true['name']!r}" if "name" in true else where
+        for key in sorted({*claim} ^ {*true}):
+            yield f"{where} has, or lacks, the field {key!r}".strip()
+        for key in sorted({*claim} & {*true}):
+            yield from differing(claim[key], true[key], f"{where} {key}".strip())
+    elif isinstance(true, tuple | list) and isinstance(claim, list):
+        if len(claim) != len(true):
+            yield f"{where} are {len(claim)} where its sums give {len(true)}"
+        for one, other in zip(claim, true, strict=False):
+            yield from differing(one, other, where)
+    elif not _equal(claim, true):
+        yield f"{where} is {str(claim)[:60]} where its sums give {str(true)[:60]}"
+
+
+def _equal(claim: Any, true: Any) -> bool:
     if isinstance(true, str):
         return isinstance(claim, str) and claim == str(true)
-    if isinstance(true, bool | int):
+    if not isinstance(true, float):
         return type(claim) is type(true) and claim == true
-    if not np.isfinite(true):
+    if not isfinite(true):
         return claim is None
     return type(claim) in (int, float) and abs(claim - true) <= CLOSE
 

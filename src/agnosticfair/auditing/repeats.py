@@ -25,6 +25,12 @@ model. The bounds hold for rows held out from the fit."
 )
 """Of a model of ours that came alone."""
 
+FOREIGN = (
+    "Whether the model was fitted or chosen on these rows cannot be told from its decisions: the bounds hold for rows \
+held out from that."
+)
+"""Of decisions that somebody else made."""
+
 WEIGHTED = (
     "The rows' weights are left out: what is measured and bounded counts every row once, and no bound holds for \
 weighted rows."
@@ -112,39 +118,31 @@ def one_of_each_note(clusters: int, rows: int) -> str:
     return f"One row of each of {clusters:,} clusters among {rows:,} rows was audited: bounds count every cluster once."
 
 
-def known_again(model: Model | None, tables: Sequence[Table]) -> float:
-    """About how many of these rows are among those of the fit; 0 where nobody can tell."""
-    labelled = bool(tables) and all(table.target is not None for table in tables)
-    if model is None or model.training is None or not labelled:
-        return 0.0
-    return model.training.among(model.reading, tables)
-
-
-def cannot_tell(model: Model | None, tables: Sequence[Table]) -> tuple[str, ...]:
-    """A note where nobody can tell whether these are rows of the fit."""
-    if model is None or not tables or model.training is not None:
-        return ()
-    return (UNTOLD,)
-
-
-def check_held_out(model: Model | None, tables: Sequence[Table]) -> None:
-    """Raise where rows of the fit are among these, as far as what is beside the model tells."""
-    rows, n = known_again(model, tables), sum(map(len, tables))
+def check_held_out(model: Model | None, tables: Sequence[Table]) -> tuple[str, ...]:
+    """Raise where rows of the fit are among these, as far as what is beside the model tells; a note where nobody can
+    tell."""
+    if model is None:
+        return (FOREIGN,)
+    if model.training is None:
+        return (UNTOLD,) if tables else ()
+    n = sum(map(len, tables))
+    labelled = all(table.target is not None for table in tables)
+    rows = model.training.among(model.reading, tables) if tables and labelled else 0.0
     if rows:
         which = "these are the" if rows >= n else f"about {rows:,.0f} of these {n:,} are"
         raise DataError(
             f"{which} rows that the model was fitted on, and say nothing beyond them: audit rows "
             "held out from the fit (in Python, held_out=False measures these and bounds nothing)"
         )
+    return ()
 
 
 def check_clients(model: Model, clients: Mapping[str, Any]) -> tuple[str, ...]:
     """Raise where clients hold rows of the fit, or two of them mostly the same rows; a note where they have fewer in
     common."""
     tables = {key: table for key, table in clients.items() if isinstance(table, Table)}
-    check_held_out(model, [*tables.values()])
     keys, all_tables = [*tables], [*tables.values()]
-    notes = [*cannot_tell(model, all_tables)]
+    notes = [*check_held_out(model, all_tables)]
     if len(keys) < 2:
         return tuple(notes)
     buckets = 1 << (16 if len(keys) <= FEW_CLIENTS else 12)

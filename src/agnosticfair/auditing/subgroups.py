@@ -8,7 +8,8 @@ smallest share and bins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from math import ceil, comb, prod
 from typing import Any
@@ -16,21 +17,22 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import codes_of
+from agnosticfair.data.encoding import bin_names
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.basis import Basis, subgroups
-from agnosticfair.mathematics.confidence import OPTIMISTIC, OVERALL, SHARP, Bounds, ends
+from agnosticfair.mathematics.confidence import OPTIMISTIC, OVERALL, SHARP, ends
 from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.subgroups import (
     Axis,
     Subgroup,
+    check_depth,
     counted,
     sizes_of,
     subgroup_name,
     triples,
 )
-from agnosticfair.settings import CONFIDENCE, POSITIVE, require
 
 Count = Callable[[Sequence[Subgroup]], np.ndarray]
 """From subgroups to their counts, (M, G, 2, 2)."""
@@ -92,17 +94,33 @@ class SubgroupRecord:
 
 @dataclass(frozen=True)
 class CountedSubgroups:
-    """Counts of all subgroups that were looked at, everybody first, and how many there could have been.
+    """A set of subgroups with its counts, overall first: conjunctions of at most ``depth`` values of the axes' columns.
 
-    counts: (M, G, 2, 2).  candidates, sets: of conjunctions, and of sets of columns (``confidence.spent``).
+    counts: (M, G, 2, 2), by group, label and decision.  min_share: the least share of rows of a subgroup that is
+    bounded.  pairs: (I, I) rows of all pairs of values, single values on the diagonal; for a certificate that travels.
     """
 
+    axes: tuple[Axis, ...]
     subgroups: tuple[Subgroup, ...]
-    names: tuple[str, ...]
     counts: np.ndarray
-    candidates: int
-    sets: int
+    depth: int
     min_share: float
+    pairs: np.ndarray | None = None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the subgroups, in words."""
+        return tuple(subgroup_name(self.axes, subgroup) for subgroup in self.subgroups)
+
+    @cached_property
+    def candidates(self) -> int:
+        """How many conjunctions there could be (``confidence.spent``)."""
+        return candidates_of(self.axes, self.depth)
+
+    @property
+    def sets(self) -> int:
+        """Of how many sets of columns they are (``confidence.spent``)."""
+        return sum(comb(len(self.axes), d) for d in range(self.depth + 1))
 
     @property
     def total(self) -> np.ndarray:
@@ -114,6 +132,47 @@ class CountedSubgroups:
         rows = confidence.compared(self.counts, metric)[1]
         few = (self.min_share, self.sets, self.candidates, precision, METRICS[metric].bounds)
         return confidence.Sample(rows, self.total, *few)
+
+    def to_json(self) -> dict[str, Any]:
+        """The sums that a certificate rests on."""
+        return {
+            "pairs": [] if self.pairs is None else self.pairs.tolist(),
+            "subgroups": [[list(value) for value in subgroup] for subgroup in self.subgroups],
+            "counts": self.counts.tolist(),
+            "axes": [[a.name, list(a.values), [float(e) for e in a.edges]] for a in self.axes],
+            "depth": self.depth,
+            "min_share": self.min_share,
+        }
+
+    @classmethod
+    def from_json(cls, sums: Mapping[str, Any]) -> CountedSubgroups:
+        """What ``to_json`` wrote; ValueError, TypeError or KeyError for what it cannot have written."""
+        axes = tuple(
+            Axis(name, tuple(values), tuple(edges)) for name, values, edges in sums["axes"]
+        )
+        for axis in axes:
+            missing, dated = axis.values[-1:] == ("missing",), axis.values[0].startswith("before ")
+            named = axis.values if not axis.edges else bin_names(axis.edges, dated, missing)
+            if axis.values != named or len({*axis.values}) < len(axis.values):
+                raise ValueError("axes")
+        sizes, counts, pairs = sizes_of(axes), np.array(sums["counts"]), np.array(sums["pairs"])
+        subgroups = tuple(tuple((int(a), int(v)) for a, v in one) for one in sums["subgroups"])
+        check_depth(sums["depth"])
+        if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[2:] != (2, 2):
+            raise ValueError("counts")
+        if (
+            subgroups[0] != ()
+            or len({*subgroups}) < len(subgroups)
+            or len(subgroups) != len(counts)
+        ):
+            raise ValueError("subgroups")
+        for one in subgroups:
+            if any(not 0 <= v < sizes[a] for a, v in one) or len({a for a, _ in one}) < len(one):
+                raise ValueError("subgroups")
+        if pairs.size != sum(sizes) ** 2 or (pairs.size and pairs.dtype.kind != "i"):
+            raise ValueError("pairs")
+        pairs = pairs.reshape(sum(sizes), sum(sizes)).astype(int)
+        return cls(axes, subgroups, counts, sums["depth"], float(sums["min_share"]), pairs)
 
     def worst(
         self, metric: str, precision: float = 0.1, delta: float = 0.05
@@ -165,39 +224,47 @@ def table_counts(table: Table, axes: Sequence[Axis], strata: np.ndarray, groups:
     )
 
 
+def candidates_of(axes: Sequence[Axis], depth: int) -> int:
+    """How many conjunctions of up to so many values there are, the empty one included."""
+    sizes = sizes_of(axes)
+    return sum(prod(some) for d in range(depth + 1) for some in combinations(sizes, d))
+
+
 def searched(
     axes: Sequence[Axis], request: Basis, count: Count, delta: float = 0.05
 ) -> CountedSubgroups:
-    """Counts of everybody and of every conjunction with rows enough to be told of at delta, level by level."""
-    sizes, deep = sizes_of(axes), range(request.depth + 1)
-    candidates = sum(prod(some) for d in deep for some in combinations(sizes, d))
-    listed_subgroups: list[Subgroup] = [()]
+    """Counts overall and of every conjunction with rows enough to be named at delta, level by level."""
+    subgroups: list[Subgroup] = [()]
     counts = [count([()])]
-    minimum = thin_of(request.min_share, counts[0][0], candidates, delta)
+    minimum = thin_of(request.min_share, counts[0][0], candidates_of(axes, request.depth), delta)
     level: list[Subgroup] = [
         ((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))
     ]
     for depth in range(1, request.depth + 1):
         counts_here = count(level) if level else counts[0][:0]
         enough = counts_here.sum(axis=(1, 2, 3)) >= minimum
-        enough_rows = [subgroup for subgroup, there in zip(level, enough, strict=True) if there]
-        listed_subgroups += enough_rows
+        large = [subgroup for subgroup, there in zip(level, enough, strict=True) if there]
+        subgroups += large
         counts.append(counts_here[enough])
-        both = ((*a, *b) for a, b in combinations(enough_rows, 2) if a[0][0] != b[0][0])
-        level = [*both] if depth == 1 else triples(enough_rows)
-    sets = sum(comb(len(sizes), d) for d in deep)
-    names = tuple(subgroup_name(axes, subgroup) for subgroup in listed_subgroups)
+        both = ((*a, *b) for a, b in combinations(large, 2) if a[0][0] != b[0][0])
+        level = [*both] if depth == 1 else triples(large)
     return CountedSubgroups(
-        tuple(listed_subgroups), names, np.concatenate(counts), candidates, sets, request.min_share
+        tuple(axes), tuple(subgroups), np.concatenate(counts), request.depth, request.min_share
     )
 
 
-def listed(axes: Sequence[Axis], some: Sequence[Subgroup], count: Count) -> CountedSubgroups:
-    """Counts overall and of these subgroups, however few rows they have."""
-    every: tuple[Subgroup, ...] = ((), *some)
-    sets = len({tuple(a for a, _ in subgroup) for subgroup in every})
-    names = tuple(subgroup_name(axes, subgroup) for subgroup in every)
-    return CountedSubgroups(every, names, count(every), len(every), sets, 0.0)
+def pairs_of(axes: Sequence[Axis], count: Count) -> np.ndarray:
+    """Rows of all pairs of values, (I, I), with the single values on the diagonal."""
+    ones = [(axis, value) for axis, size in enumerate(sizes_of(axes)) for value in range(size)]
+    places = [
+        (i, j) for j in range(len(ones)) for i in range(j + 1) if i == j or ones[i][0] < ones[j][0]
+    ]
+    pairs = np.zeros((len(ones), len(ones)), int)
+    if places:
+        some = [(ones[i],) if i == j else (ones[i], ones[j]) for i, j in places]
+        i, j = np.array(places).T
+        pairs[i, j] = pairs[j, i] = count(some).sum(axis=(1, 2, 3))
+    return pairs
 
 
 def thin_of(minimum: float, overall: np.ndarray, candidates: int, delta: float) -> int:
@@ -206,77 +273,65 @@ def thin_of(minimum: float, overall: np.ndarray, candidates: int, delta: float) 
     return max(confidence.thinnest(minimum, n, strata, candidates, delta), 1)
 
 
-def _compared(
-    counted: CountedSubgroups, metric: str, precision: float, spends: float, bounded: bool
-) -> tuple[Bounds, Bounds]:
-    """Every subgroup's difference and ratio, and their ends, all of which together may fail with ``spends`` over
-    OF_DIFFERENCES; nan unless bounded."""
-    delta, able, keep = counted.levels(metric, precision, spends)
-    if not bounded:  # what is only measured compares all groups
-        keep = np.all(confidence.compared(counted.counts, metric)[1] > 0, axis=0).T
-    rough = ~able | (not bounded)
-    apart = confidence.differences(counted.counts, delta, metric, keep, rough)
-    of_ratios = (1 - OF_DIFFERENCES) / OF_DIFFERENCES * delta
-    ratio = confidence.ratios(counted.counts, of_ratios, metric, keep, rough)
-    if not bounded:
-        nothing = np.full(len(able), np.nan)
-        return replace(apart, low=nothing, high=nothing), replace(ratio, low=nothing, high=nothing)
-    bounds = confidence.within(counted.counts, counted.sample(metric, precision), spends, metric)
-    high = np.where(able, np.minimum(apart.high, bounds), apart.high)
-    return replace(apart, high=high), ratio
-
-
 def records(
     counted: CountedSubgroups,
     groups: Sequence[str],
     metric: str,
-    level: float,
+    delta: float,
     precision: float,
-    share: float = 1.0,
     bounded: bool = True,
 ) -> tuple[SubgroupRecord, ...]:
-    """What holds for every subgroup at the confidence ``level``, in the order they were found.
+    """What holds for every subgroup, all at once but for delta, in the order they were found.
 
-    share: of delta that these bounds may spend, where others are made of the same rows.  bounded: else the ends are
-    nan, for nothing holds beyond these rows, and no sharp one is searched.
+    bounded: else the ends are nan, for nothing holds beyond these rows, and no sharp one is searched.
     """
-    require(CONFIDENCE, confidence=level)
-    require(POSITIVE, precision=precision)
-    spends = OF_DIFFERENCES * share * (1 - level)
-    _, able, keep = counted.levels(metric, precision, spends)
+    spends = OF_DIFFERENCES * delta
+    level, able, keep = counted.levels(metric, precision, spends)
     k, n = confidence.compared(counted.counts, metric)
-    total = counted.total
-    apart, ratio = _compared(counted, metric, precision, spends, bounded)
     with np.errstate(divide="ignore", invalid="ignore"):
         rates = (k.sum(axis=0) / n.sum(axis=0)).T
         impact = rates / np.where(keep, rates, -np.inf).max(axis=1, keepdims=True)
-    return tuple(
-        SubgroupRecord(
+    compared = keep if bounded else np.all(n > 0, axis=0).T  # what is only measured compares all
+    how = (metric, compared, ~able | (not bounded))
+    apart = confidence.differences(counted.counts, level, *how)
+    ratio = confidence.ratios(counted.counts, (1 - OF_DIFFERENCES) / OF_DIFFERENCES * level, *how)
+    ends = [apart.low, apart.high, ratio.low, ratio.high]
+    if bounded:
+        sample = counted.sample(metric, precision)
+        joint = confidence.within(counted.counts, sample, spends, metric)
+        ends[1] = np.where(able, np.minimum(apart.high, joint), apart.high)
+    else:
+        ends = [np.full(len(able), np.nan)] * 4
+
+    def record(m: int) -> SubgroupRecord:
+        low, high, ratio_low, ratio_high = (float(end[m]) for end in ends)
+        return SubgroupRecord(
             name=counted.names[m],
-            rows=int(total[m]),
+            rows=int(counted.total[m]),
             difference=float(apart.value[m]),
-            low=float(apart.low[m]),
-            high=float(apart.high[m]),
+            low=low,
+            high=high,
             estimable=bool(able[m]),
             ratio=float(ratio.value[m]),
-            ratio_low=float(ratio.low[m]),
-            ratio_high=float(ratio.high[m]),
+            ratio_low=ratio_low,
+            ratio_high=ratio_high,
             pair=tuple(groups[g] for g in apart.pair[m] if g >= 0),
             rates=tuple(
-                Rate(
-                    name,
-                    int(n[:, g, m].sum()),
-                    float(rates[m, g]),
-                    float(impact[m, g]),
-                    bool(able[m] and keep[m, g]),
+                Rate(name, rows, rate, share, bool(able[m] and there))
+                for name, rows, rate, share, there in zip(
+                    groups,
+                    n[:, :, m].sum(axis=0).tolist(),
+                    rates[m].tolist(),
+                    impact[m].tolist(),
+                    keep[m],
+                    strict=True,
                 )
-                for g, name in enumerate(groups)
             ),
             depth=len(counted.subgroups[m]),
         )
-        for m in range(len(counted.names))
-        if total[m] >= counted.min_share * total[0]
-    )
+
+    large = counted.total >= counted.min_share * counted.total[0]
+    return tuple(record(m) for m in np.flatnonzero(large).tolist())
 
 
 def checked_groups(counted: CountedSubgroups, groups: Sequence[str], metric: str) -> None:
@@ -289,35 +344,6 @@ def checked_groups(counted: CountedSubgroups, groups: Sequence[str], metric: str
             f"group {absent!r} has no row that {metric!r} looks at, and so has no rate: audit rows that hold each "
             "group and label, or name another metric"
         )
-
-
-def sums_of(
-    counted: CountedSubgroups, axes: Sequence[Axis], depth: int, count: Count
-) -> dict[str, Any]:
-    """The counts that a certificate over subgroups rests on, as JSON; for a monitor also those of all pairs of values,
-    (I, I), with the single values on the diagonal."""
-    ones = [(axis, value) for axis, size in enumerate(sizes_of(axes)) for value in range(size)]
-    places = [
-        (i, j) for j in range(len(ones)) for i in range(j + 1) if i == j or ones[i][0] < ones[j][0]
-    ]
-    pairs = np.zeros((len(ones), len(ones)), int)
-    if places:
-        some = [(ones[i],) if i == j else (ones[i], ones[j]) for i, j in places]
-        i, j = np.array(places).T
-        pairs[i, j] = pairs[j, i] = count(some).sum(axis=(1, 2, 3))
-    return {
-        "pairs": pairs.tolist(),
-        "subgroups": [[list(value) for value in subgroup] for subgroup in counted.subgroups],
-        "counts": counted.counts.tolist(),
-        "axes": [[axis.name, list(axis.values), [float(e) for e in axis.edges]] for axis in axes],
-        "depth": depth,
-        "min_share": counted.min_share,
-    }
-
-
-def axes_of(sums: Mapping[str, Any]) -> tuple[Axis, ...]:
-    """The columns that name a certificate's subgroups, with their values and edges."""
-    return tuple(Axis(name, tuple(values), tuple(edges)) for name, values, edges in sums["axes"])
 
 
 def rows_needed(

@@ -7,20 +7,22 @@ from itertools import pairwise
 
 import numpy as np
 
-from agnosticfair.client.client import CHUNK, Client
-from agnosticfair.data.axes import codes_of
+from agnosticfair.client.client import CHUNK, Client, strata_of
+from agnosticfair.data.axes import codes_of, histogram
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.summary import SummaryStatistics, counts_of, summary_statistics
 from agnosticfair.learners.decisions import scores
 from agnosticfair.mathematics.basis import design, row_priorities
-from agnosticfair.mathematics.subgroups import counted, sizes_of
+from agnosticfair.mathematics.subgroups import counted, cross, gram, sizes_of, subgroup_sums
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
 from agnosticfair.protocol.requests import (
     Centres,
     Clusters,
     Counts,
     Decisions,
+    Histograms,
     Outline,
+    SubgroupCounts,
     SubgroupDecisions,
     Summary,
     Task,
@@ -70,7 +72,8 @@ def clusters(client: Client, broadcast: Broadcast[Clusters]) -> Reply:
 def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
     """What an audit over kernels needs of the decisions d_w(x) > 0: ``tally`` over cells (group, label, decision)."""
     task = broadcast.task
-    X, strata = client.prepare(task).X[:, :-1], decided_strata(client, task, broadcast.request.w)
+    rows = client.prepare(task)
+    X, strata = rows.X[:, :-1], decided_strata(client, task, broadcast.request.w)[rows.order]
 
     def kernels(x: np.ndarray) -> np.ndarray:
         return design(task.basis, x, task.centres, client.key, task.clients)
@@ -80,18 +83,23 @@ def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
 
 
 def decided_strata(client: Client, task: Task, w: np.ndarray) -> np.ndarray:
-    """The cell (group * 2 + label) * 2 + decision of every prepared row, (n,)."""
-    rows = client.prepare(task)
+    """The cell (group * 2 + label) * 2 + decision of every row, (n,). A rule needs no X for it, which may be wide."""
+    table, d = client.rows, np.empty(len(client.rows))
     if task.rule is not None and task.estimates is not None:
-        settings = (task.rule, task.estimates, task.encoding, client.rows, client.who, client.key)
-        d = scores(*settings)[rows.order]
-    elif task.network is not None:
-        from agnosticfair.networks import decide
-
-        d = decide(task.network.name, task.network.hidden, w, rows.X[:, :-1])
+        d = scores(task.rule, task.estimates, task.encoding, table, client.who, client.key)
     else:
-        d = rows.X @ w
-    return (rows.s * 2 + (rows.y > 0)) * 2 + (d > 0)
+        rows = client.prepare(task)
+        d[rows.order] = _scored(task, w, rows.X)
+    s, y = strata_of(client, table, task), table.labels(task.positive)
+    return (s * 2 + (y > 0)) * 2 + (d > 0)
+
+
+def _scored(task: Task, w: np.ndarray, X: np.ndarray) -> np.ndarray:
+    if task.network is None:
+        return np.asarray(X @ w)
+    from agnosticfair.networks import decide
+
+    return decide(task.network.name, task.network.hidden, w, X[:, :-1])
 
 
 def subgroup_decisions(client: Client, broadcast: Broadcast[SubgroupDecisions]) -> Reply:
@@ -100,9 +108,30 @@ def subgroup_decisions(client: Client, broadcast: Broadcast[SubgroupDecisions]) 
     assert task.subgroups is not None
     axes, subgroups = task.subgroups.agreed
     strata = decided_strata(client, task, broadcast.request.w)
-    codes = codes_of(client.rows, axes, client.who, client.key)[client.prepare(task).order]
+    codes = codes_of(client.rows, axes, client.who, client.key)
     counts = counted(codes, sizes_of(axes), subgroups, strata, 4 * len(task.groups))
     return Reply(broadcast.round, {"counts": counts.astype(float)})
+
+
+def histograms(client: Client, broadcast: Broadcast[Histograms]) -> Reply:
+    """How the agreed columns' numbers lie in their agreed ranges."""
+    request, table = broadcast.request, client.rows
+    ranges = zip(request.columns, request.low, request.high, strict=True)
+    counts = [histogram(table.numeric[name], low, high) for name, low, high in ranges]
+    return Reply(broadcast.round, {"counts": np.array(counts)})
+
+
+def subgroup_counts(client: Client, broadcast: Broadcast[SubgroupCounts]) -> Reply:
+    """How many rows each subgroup has, or each pair of values where subgroups are not chosen yet."""
+    assert broadcast.task.subgroups is not None
+    axes, subgroups = broadcast.task.subgroups.agreed
+    codes, ones = codes_of(client.rows, axes, client.who, client.key), np.ones(len(client.rows))
+    total = (
+        subgroup_sums(codes, subgroups, ones)
+        if subgroups
+        else gram(cross(codes, sizes_of(axes)), ones)
+    )
+    return Reply(broadcast.round, {"counts": total})
 
 
 def tally(

@@ -56,8 +56,8 @@ class Cache:
 
 @dataclass
 class Client:
-    """One client: its key, its rows, and a cache.  threads: that add up a stream.  device: of PyTorch, on
-    which the rows lie and are added up; None for here.  folds: what it is of some of its rows."""
+    """One client: its key, its rows, and a cache.  threads: that add up a stream.  device: of PyTorch, on which a
+    rule's rows are added up; None for here.  folds: what it is of some of its rows."""
 
     key: str
     table: Table | Stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums.features import weighed
+from agnosticfair.client.features import weighed
 from agnosticfair.data.axes import codes_of
 from agnosticfair.errors import FederationError
 from agnosticfair.learners import estimates
@@ -19,10 +19,10 @@ from agnosticfair.mathematics.subgroups import (
     subgroup_sums,
     sums_at,
 )
-from agnosticfair.protocol.estimates import Calibration, SubgroupMasses
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
+from agnosticfair.protocol.rule import Calibration, SubgroupMasses
 
 
 def probabilities(client: Client, task: Task) -> np.ndarray:

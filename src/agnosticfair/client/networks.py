@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,8 +22,7 @@ import torch
 from torch.nn.functional import softplus
 
 from agnosticfair.client.client import CHUNK, Client, Rows
-from agnosticfair.client.sums.float64 import KERNEL_BYTES, designed
-from agnosticfair.client.sums.torch_device import is_full, room_for
+from agnosticfair.client.float64 import KERNEL_BYTES, designed
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.basis import Basis, comes_with_rows, kernel_width, support, width
 from agnosticfair.mathematics.fairness import Surrogate
@@ -59,12 +58,28 @@ def training(net: Flat, rng: np.random.Generator) -> Iterator[None]:
     net.module.eval()
 
 
-def enough_room() -> AbstractContextManager[None]:
+@contextmanager
+def enough_room() -> Iterator[None]:
     """Local steps take a batch as it is: where the device has no room for one, a sentence."""
-    return room_for(
-        "the rows and a step on a batch of them",
-        "take a smaller batch or network, end other programs on it, or take device 'cpu'",
-    )
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_full(error):
+            raise
+        raise SettingsError(
+            "the device has no room for the rows and a step on a batch of them: take a smaller batch or network, end "
+            "other programs on it, or take device 'cpu'"
+        ) from None
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether a device has no room left, of which its libraries speak in their own words.
+
+    >>> is_full(RuntimeError("CUDA error: out of memory")), is_full(RuntimeError("no kernel image"))
+    (True, False)
+    """
+    words = ("out of memory", "ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
+    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
 @dataclass
@@ -169,7 +184,7 @@ def values(
     loss = softplus(d) - row_sums.y * d
     if surrogate.kind == "loss":
         return loss, loss
-    return loss, torch.sigmoid(d / surrogate.temperature) if surrogate.kind == "sigmoid" else d
+    return loss, torch.sigmoid(d / surrogate.temperature)
 
 
 def gradients(d: torch.Tensor, row_sums: RowSums, surrogate: Surrogate) -> torch.Tensor:
@@ -177,8 +192,6 @@ def gradients(d: torch.Tensor, row_sums: RowSums, surrogate: Surrogate) -> torch
     of_loss = torch.sigmoid(d).sub_(row_sums.y)
     if surrogate.kind == "loss":
         return of_loss.mul_(row_sums.a + row_sums.c)
-    if surrogate.kind != "sigmoid":
-        return of_loss.mul_(row_sums.a).add_(row_sums.c)
     g = torch.sigmoid(d / surrogate.temperature)
     return of_loss.mul_(row_sums.a).addcmul_(
         row_sums.c, g - g * g, value=1.0 / surrogate.temperature

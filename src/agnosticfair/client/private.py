@@ -1,4 +1,4 @@
-"""A client's private steps: sums to which no row adds more than ``protocol.privacy.sensitivity`` says.
+"""A client's private steps: sums to which no row adds more than ``protocol.privacy.requests`` says.
 
 Whether a request is answered depends on no row: a row that does not fit the task adds nothing, and is not reported.
 """
@@ -31,8 +31,8 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateMoments,
     PrivatePlan,
     PrivateRates,
+    clip_of,
 )
-from agnosticfair.protocol.privacy.sensitivity import clip_of
 from agnosticfair.protocol.requests import Task
 
 

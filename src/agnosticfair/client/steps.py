@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from agnosticfair.client import answers, estimates, private
+from agnosticfair.client import answers, estimates, float64, private
 from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums import float32, float64
-from agnosticfair.client.sums import subgroup_counts as parts
-from agnosticfair.client.sums.growing import fine_bins, level
-from agnosticfair.client.sums.learning import learn
-from agnosticfair.client.sums.program import program
+from agnosticfair.client.growing import fine_bins, level
+from agnosticfair.client.learning import learn
+from agnosticfair.client.program import program
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.grid import on_grid
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
-from agnosticfair.protocol.requests import Sums, step_of
+from agnosticfair.protocol.requests import step_of
 
 Answer = SummaryStatistics | Candidates | Reply
+
+BATCHES = 2
+"""Of a stream that are added up at a time: each time costs as much again as some thousands of rows."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,9 @@ class Step:
     network: bool = False
 
 
-def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
-    """Rows in memory are added up exactly; a stream's, and those on a device, in float32."""
-    narrow = client.table.streamed or client.device is not None
-    return float32.sums(client, broadcast) if narrow else float64.sums(client, broadcast)
-
-
-def _by_torch(module: str, name: str) -> Callable[[Client, Any], Answer]:
-    """A function of a module that imports PyTorch, which it does when the first question is asked."""
-    room = f"agnosticfair.client.{module}"
+def _of_network(name: str) -> Callable[[Client, Any], Answer]:
+    """A function of ``client.networks``, which imports PyTorch at the first such request."""
+    room = "agnosticfair.client.networks"
     return lambda client, broadcast: getattr(import_module(room), name)(client, broadcast)
 
 
@@ -62,27 +57,21 @@ STEPS: dict[str, Step] = {
         Step("counts", answers.counts, by_batch=True),
         Step("centres", answers.centres, by_batch=True),
         Step("clusters", answers.clusters, by_batch=True),
-        Step("sums", sums),
+        Step("sums", float64.sums, by_batch=True),
         Step("trials", float64.trials, by_batch=True),
-        Step("histograms", parts.histograms, by_batch=True),
-        Step("subgroup_counts", parts.counts, by_batch=True),
-        Step("learn", learn, by_batch=True, batches=parts.BATCHES),
+        Step("histograms", answers.histograms, by_batch=True),
+        Step("subgroup_counts", answers.subgroup_counts, by_batch=True),
+        Step("learn", learn, by_batch=True, batches=BATCHES),
         Step("fine_counts", fine_bins, by_batch=True),
         Step("level", level),
         Step("subgroup_masses", estimates.masses, by_batch=True),
         Step("calibration", estimates.calibration, by_batch=True),
-        Step("program", program, by_batch=True, batches=parts.BATCHES),
+        Step("program", program, by_batch=True, batches=BATCHES),
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("subgroup_decisions", answers.subgroup_decisions, by_batch=True),
-        Step("moments", _by_torch("networks", "moments"), in_memory=True, network=True),
-        Step("train", _by_torch("networks", "train"), in_memory=True, network=True),
-        Step(
-            "average_network",
-            _by_torch("averaging_networks", "average"),
-            in_memory=True,
-            network=True,
-        ),
+        Step("moments", _of_network("moments"), in_memory=True, network=True),
+        Step("train", _of_network("train"), in_memory=True, network=True),
         Step("private_plan", private.plan, in_memory=True),
         Step("private_counts", private.counts, in_memory=True),
         Step("private_moments", private.moments, in_memory=True),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
+from inspect import signature
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.output import check_folder, deliver, grid, show
+from agnosticfair.commands.output import UNCLAIMED, check_folder, deliver, grid, show
 from agnosticfair.commands.rows import labelled, tell
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.metrics import PARITY
@@ -22,94 +23,82 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agnosticfair.auditing.certificate import Certificate
-    from agnosticfair.data.decided import Decided
     from agnosticfair.data.files import Roles
+    from agnosticfair.data.storage import Decided
     from agnosticfair.data.table import Table
 
 ROWS_FILE = "rows.parquet"
+Request = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class AuditOptions:
-    """What an audit is asked for, as the certificate carries it, so that whoever has the rows can make it again."""
+NOT_REQUEST = [
+    "file",
+    "separator",
+    "encoding",
+    "model",
+    "trust_code",
+    "key",
+    "keep_rows",
+    "out",
+    "as_json",
+]
+"""Parameters of ``audit`` that its certificate does not carry."""
 
-    target: str
-    sensitive_features: tuple[str, ...]
-    predictions: str | None
-    numeric: tuple[str, ...]
-    categorical: tuple[str, ...]
-    drop: tuple[str, ...]
-    positive: str | None
-    threshold: float
-    metric: str
-    intersections: bool
-    columns: tuple[str, ...] | None
-    depth: int
-    min_share: float
-    bins: int
-    confidence: float
-    precision: float
-    mixtures: bool
-    kernels: int | None
-    bound: float | None
-    sigma: float
-    floor: float
-    seed: int
-    cluster: str | None = None
-    limit: float | None = None
 
-    @property
-    def roles(self) -> Roles:
-        from agnosticfair.data.files import Roles
+def request_names() -> tuple[str, ...]:
+    """What the certificate carries of an audit's request, so that whoever has the rows can make it again."""
+    return tuple(name for name in signature(audit).parameters if name not in NOT_REQUEST)
 
-        drop = self.drop if self.cluster is None else (*self.drop, self.cluster)
-        return Roles(
-            self.target, self.sensitive_features, None, self.numeric, self.categorical, drop
-        )
 
-    def clusters(self, file: Path, dialect: options.Dialect) -> Any:
-        """Who the rows are about, (n,)."""
-        from agnosticfair.data.files import read_table
+def _roles(request: Request) -> Roles:
+    from agnosticfair.data.files import Roles
 
-        beside = () if self.predictions is None else (self.predictions,)
-        roles = replace(self.roles, client=self.cluster, drop=(*self.drop, *beside))
-        return read_table(file, roles, dialect=dialect).other[str(self.cluster)].values()
+    cluster = [] if request["cluster"] is None else [request["cluster"]]
+    lists = ("sensitive_features", "numeric", "categorical", "drop")
+    names, numeric, categorical, drop = (tuple(request[name] or ()) for name in lists)
+    return Roles(request["target"], names, None, numeric, categorical, (*drop, *cluster))
 
-    def judged(
-        self, file: Path, model: Path | None, dialect: options.Dialect, trust_code: bool
-    ) -> Judged:
-        """The rows of a file, and the model or the predictions that are audited on them."""
-        if model is None:
-            if self.predictions is None:
-                raise SettingsError("the audit was of a model: name its file by --model")
-            judged = _of_column(self.predictions, file, self.roles, dialect)
-        else:
-            how = (self.positive, (trust_code, self.threshold))
-            judged = _of_model(model, file, self.roles, dialect, *how)
-        if self.cluster is not None:
-            judged = replace(judged, cluster=self.clusters(file, dialect))
-        return replace(judged, table=_intersected(judged.table)) if self.intersections else judged
 
-    def of_audit(self, names: int) -> dict[str, Any]:
-        """The arguments of ``audit``, where so many certificates share 1 - confidence."""
-        from agnosticfair.mathematics.basis import gaussian, subgroups
+def judged_of(
+    request: Request, file: Path, model: Path | None, dialect: options.Dialect, trust_code: bool
+) -> Judged:
+    """The rows of a file, and the model or the predictions that are audited on them."""
+    from agnosticfair.data.files import read_table
+    from agnosticfair.data.table import intersected
 
-        same = [
-            "floor",
-            "seed",
-            "metric",
-            "precision",
-            "mixtures",
-            "positive",
-            "threshold",
-            "bound",
-        ]
-        return {
-            **{name: getattr(self, name) for name in same},
-            "basis": None if self.kernels is None else gaussian(self.kernels, self.sigma),
-            "subgroups": subgroups(self.columns, self.depth, self.min_share, self.bins),
-            "confidence": 1 - (1 - self.confidence) / names,
-        }
+    roles, cluster, predictions = _roles(request), request["cluster"], request["predictions"]
+    if model is not None:
+        how = (request["positive"], (trust_code, request["threshold"]))
+        judged = _of_model(model, file, roles, dialect, *how)
+    elif predictions is not None:
+        judged = _of_column(predictions, file, roles, dialect)
+    else:
+        raise SettingsError("the audit was of a model: name its file by --model")
+    if cluster is not None:
+        drop = [name for name in (*roles.drop, predictions) if name not in (None, cluster)]
+        by_cluster = replace(roles, client=cluster, drop=tuple(drop))
+        who = read_table(file, by_cluster, dialect=dialect).other[cluster].values()
+        judged = replace(judged, cluster=who)
+    if not request["intersections"]:
+        return judged
+    groups = judged.table.sensitive_features
+    together = {" & ".join(groups): intersected(groups)}
+    return replace(judged, table=replace(judged.table, sensitive_features=together))
+
+
+def audit_options(request: Request, names: int) -> dict[str, Any]:
+    """The arguments of ``agnosticfair.audit``, where so many certificates share 1 - confidence."""
+    from agnosticfair.mathematics.basis import gaussian, subgroups
+
+    same = ["floor", "seed", "metric", "precision", "mixtures", "positive", "threshold", "bound"]
+    columns, kernels = request["columns"], request["kernels"]
+    how = (request[name] for name in ("depth", "min_share", "bins"))
+    return {
+        **{name: request[name] for name in same},
+        "basis": None if kernels is None else gaussian(kernels, request["sigma"]),
+        "subgroups": subgroups(tuple(columns) if columns else None, *how),
+        "confidence": 1 - (1 - request["confidence"]) / names,
+    }
 
 
 @dataclass(frozen=True)
@@ -159,7 +148,8 @@ def audit(
     ] = 0.01,
     bins: Annotated[int, Option(help="Bins of a column of numbers.")] = 4,
     limit: Annotated[
-        float | None, Option(help="Largest difference asked for: the page says whether it is kept.")
+        float | None,
+        Option(help="Largest difference asked for; exit code 3 where it is not certified."),
     ] = None,
     confidence: Annotated[float, Option(help="With which the bounds hold, all at once.")] = 0.95,
     precision: Annotated[
@@ -202,25 +192,26 @@ def audit(
     from agnosticfair.auditing.proof import read_key
     from agnosticfair.report import certificate as report
     from agnosticfair.report.page import page_data, report_page
-    from agnosticfair.report.runs import Run
+    from agnosticfair.report.studies import Run
     from agnosticfair.report.words import of_decisions
 
     if (model is None) == (predictions is None):
         raise SettingsError("name either a model by --model or a column by --predictions")
     check_folder(out)
     secret = None if key is None else read_key(key)
-    request = _request(arguments)
-    judged = request.judged(file, model, dialect, trust_code)
+    request = {name: arguments[name] for name in request_names()}
+    judged = judged_of(request, file, model, dialect, trust_code)
     names = tuple(judged.table.sensitive_features)
-    options = request.of_audit(len(names))
+    options = audit_options(request, len(names))
     of_rows = {"positive": positive, "threshold": threshold}
     if not as_json:
         tell({file.stem: judged.table}, target, getattr(judged.predictions, "positive", positive))
-    records = {}
+    records, kept = {}, True
     for name in names:
         audited = certified(judged, name, options)
+        kept = kept and (limit is None or audited.upper <= limit)
         rows = _decided(judged, name, of_rows)
-        about = {"sensitive_feature": name, "request": asdict(request)}
+        about = {"sensitive_feature": name, "request": request}
         files, records[name] = _files(judged, audited, about, file, secret)
         folder = out if len(names) == 1 else out / name
         files |= _kept_rows(folder, rows, keep_rows)
@@ -237,16 +228,8 @@ def audit(
                 records if len(records) > 1 else records[names[0]], indent=1, allow_nan=False
             )
         )
-
-
-def _request(arguments: Mapping[str, Any]) -> AuditOptions:
-    """The request in a command's arguments, by name."""
-    wanted = {one.name: arguments[one.name] for one in fields(AuditOptions)}
-    lists = ("sensitive_features", "numeric", "categorical", "drop")
-    wanted |= {name: tuple(arguments[name] or ()) for name in lists}
-    return AuditOptions(
-        **wanted | {"columns": tuple(arguments["columns"]) if arguments["columns"] else None}
-    )
+    if not kept:
+        raise Exit(UNCLAIMED)
 
 
 def certified(judged: Judged, name: str, options: Mapping[str, Any]) -> Certificate:
@@ -292,20 +275,12 @@ def _kept_rows(folder: Path, rows: Decided, keep: bool) -> dict[str, bytes]:
 def _decided(judged: Judged, sensitive_feature: str, how: Mapping[str, Any]) -> Decided:
     """The rows with what is decided on them."""
     from agnosticfair.auditing.inputs import labels_and_decisions
-    from agnosticfair.data.decided import Decided
+    from agnosticfair.data.storage import Decided
 
     table = judged.table
     y, decided = labels_and_decisions(judged.predictions, table, None, len(table), **how)
     label = next(iter(table.target.values()[y]), "positive") if table.target else "positive"
     return Decided.of(table, sensitive_feature, label, {judged.name: decided.astype(float)})
-
-
-def _intersected(table: Table) -> Table:
-    """The rows with the intersections of all sensitive features in the place of these."""
-    from agnosticfair.data.table import intersected
-
-    groups = table.sensitive_features
-    return replace(table, sensitive_features={" & ".join(groups): intersected(groups)})
 
 
 def _of_model(

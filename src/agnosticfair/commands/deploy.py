@@ -28,7 +28,6 @@ ROUND = (
     "trials",
     "average",
     "train",
-    "average_network",
     "private_gradients",
 )
 """The steps of which every round has one."""

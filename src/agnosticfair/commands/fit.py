@@ -18,7 +18,7 @@ from agnosticfair.commands.leaving import (
     present,
     private_fit,
 )
-from agnosticfair.commands.output import check_file, check_folder, progress, round_words
+from agnosticfair.commands.output import UNCLAIMED, check_file, check_folder, progress, round_words
 from agnosticfair.commands.rows import columns_of, labelled, scores, with_subgroup_set
 from agnosticfair.commands.rows import tell as say_read
 from agnosticfair.errors import SettingsError
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
-
-
-UNCLAIMED = 3
-"""The exit code of a fit whose limit cannot be claimed; everything is written all the same."""
 
 
 @options.with_roles
@@ -67,7 +63,7 @@ def fit(
     workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
     device: Annotated[
         str | None,
-        Option(help="Add up the rows, or train a network, there: 'cuda' (needs PyTorch)."),
+        Option(help="Where a rule's rows are added up, or a network is trained: 'cpu' or 'cuda'."),
     ] = None,
     run: Annotated[
         Path | None, Option(help="Folder for what 'report' shows; adds a certificate.")
@@ -102,8 +98,10 @@ def fit(
     beside = [certificate_name(out.stem, name) for name in promised]
     folders = {"--run": run, "--checkpoint": checkpoint}
     _check_places(out, beside, (*files, *(test or ())), force, folders)
-    chosen, device = _method(method, settings, device, limit)
-    roles = _clustered(with_subgroup_set(roles, chosen), cluster, limit, workers, device)
+    chosen = _method(method, settings, device, limit)
+    roles = _clustered(
+        with_subgroup_set(roles, chosen), cluster, limit, workers > 1 or device is not None
+    )
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     clients = _read(files, test or (), roles, dialect)
@@ -164,12 +162,12 @@ def _read(
 
 
 def _clustered(
-    roles: options.Roles, cluster: str | None, limit: float | None, workers: int, device: str | None
+    roles: options.Roles, cluster: str | None, limit: float | None, apart: bool
 ) -> options.Roles:
     """The roles of columns, with the one that names clusters."""
     if cluster is None:
         return roles
-    if limit is None or workers > 1 or device is not None:
+    if limit is None or apart:
         raise SettingsError(
             "--cluster deals the rows of --limit, in one process: give a limit, or audit the model with --cluster"
         )
@@ -178,8 +176,8 @@ def _clustered(
 
 def _method(
     name: str, settings: options.Settings, device: str | None, limit: float | None
-) -> tuple[Method, str | None]:
-    """The method, and the device on which rows are added up; a network is trained on the device instead."""
+) -> Method:
+    """The method, with its settings."""
     from agnosticfair.auditing.limit import within
     from agnosticfair.methods import Network, default_for
     from agnosticfair.methods import method as build_method
@@ -188,10 +186,14 @@ def _method(
     chosen = (
         build_method(name) if limit is None else within(build_method(name), settings.get("tau"))
     )
-    if "network" not in settings:
-        return build_method(chosen, **settings), device
-    network = Network(settings["network"], device=device or "cpu")
-    return build_method(chosen, **{**settings, "network": network}), None
+    if "network" in settings:
+        settings = {**settings, "network": Network(settings["network"], device=device or "cpu")}
+    chosen = build_method(chosen, **settings)
+    if device is not None and "network" not in settings and chosen.rule is None:
+        raise SettingsError(
+            f"--device is for rules and networks, and method {chosen.name!r} is neither: leave it out"
+        )
+    return chosen
 
 
 def _fitted(
@@ -214,7 +216,7 @@ def _fitted(
         def on_round(entry: dict) -> None:
             advance(round_words(entry))
 
-        engine = federation.in_process(clients, workers, device)
+        engine = federation.in_process(clients, workers, device if chosen.rule else None)
         if promised["limit"] is None:
             fitted = federation.fit(engine, chosen, on_round=on_round, **how)
             return replace(fitted, model=federation.knowing(fitted.model, clients)), None
@@ -223,7 +225,7 @@ def _fitted(
                 "a limit is found by several fits, which no checkpoint holds: leave out --checkpoint"
             )
         options = {k: v for k, v in how.items() if k not in ("checkpoint", "schema")}
-        rows_source = engine if workers > 1 or device is not None else clients
+        rows_source = engine if workers > 1 or device else clients
         return fit_within(rows_source, chosen, on_round=on_round, **options, **promised)
 
 

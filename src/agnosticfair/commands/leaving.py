@@ -83,7 +83,7 @@ def note_rows(method: Method) -> None:
 
 def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_json: bool) -> None:
     """Say how the fit ended, and what was written."""
-    from agnosticfair.data.trained import beside as sketch_file
+    from agnosticfair.data.storage import beside as sketch_file
 
     measures = left.measures
     if as_json:
@@ -143,7 +143,7 @@ def promised_files(
     certified_limit: CertifiedLimit, stem: str, clients: Mapping[str, Table | Stream]
 ) -> dict[str, bytes]:
     """The certificates of a limit, by file name, for 'verify'."""
-    from agnosticfair.auditing.limit import limit_record
+    from agnosticfair.auditing.limit import limit_record, stated_certificates
     from agnosticfair.auditing.proof import sealed
     from agnosticfair.runs.provenance import provenance
 
@@ -157,7 +157,7 @@ def promised_files(
             ),
             indent=1,
         ).encode()
-        for name, certificate in certified_limit.certificates.items()
+        for name, certificate in stated_certificates(certified_limit).items()
     }
 
 
@@ -179,7 +179,7 @@ def _warnings(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[st
         sentences.append(
             "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."
         )
-    if fitted.model.negative.startswith("not "):
+    if fitted.model.joined:
         sentences.append(
             f"more than two labels: all but {fitted.model.positive!r} were taken together as negative."
         )
@@ -238,7 +238,7 @@ def private_fit(
     would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
     from agnosticfair.auditing.fits import certificates
     from agnosticfair.private import fit_private
-    from agnosticfair.protocol.privacy.store import ledger_folder
+    from agnosticfair.protocol.privacy.ledger import ledger_folder
     from agnosticfair.report.card import private_card
     from agnosticfair.report.page import card_files
 

@@ -11,11 +11,13 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import SettingsError, plain
 
 if TYPE_CHECKING:
     from agnosticfair.report.tables import Grid
+
+UNCLAIMED = 3
+"""The exit code where a limit that was asked for cannot be claimed; everything is written all the same."""
 
 FIRST, EVERY = 2.0, 10.0
 """Seconds until a line first says how far the work is, and between such lines, where there is no terminal."""
@@ -121,6 +123,8 @@ def round_words(entry: Mapping[str, Any]) -> str:
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files, none before all are on the disk under another name."""
+    from agnosticfair.data.storage import write_atomically
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically({folder / name: content for name, content in files.items()})

@@ -131,7 +131,7 @@ def labelled(
             if there.get(name) is None:
                 raise DataError(f"{who} has no column {name!r}: name another by --{option}")
         if table.target is not None:
-            check_labels(model, table.target, f"column {target!r} of {who}")
+            check_labels(model, table.target.present, f"column {target!r} of {who}")
         subgroups = {names[file]: table}
         if client is not None:
             column = table.column(client)

@@ -95,17 +95,20 @@ def _deliver(
     as_json: bool,
 ) -> None:
     """Write the frontier beside what the picked fit left, and show it."""
-    from agnosticfair.report import frontier as report
+    from agnosticfair.report import notebook
     from agnosticfair.report.figures import png
 
     record = {"format": "agnosticfair-frontier-1", "knee": path.knee, "metric": path.metric}
     record |= {"folds": path.folds, "points": [vars(p) for p in path.points]}
     record |= {"references": {name: vars(p) for name, p in path.references.items()}, "tau": tau}
     text = json.dumps(record, indent=1)
-    files = {"frontier.json": f"{text}\n".encode(), "frontier.png": png(report.figure(path))}
+    files = {
+        "frontier.json": f"{text}\n".encode(),
+        "frontier.png": png(notebook.frontier_figure(path)),
+    }
     beside = ", ".join(str(out / name) for name in written)
     closing = "\n".join((*about, f"The model is that of tau {tau:g}; beside it: {beside}."))
-    deliver(out, files, [report.grid(path)], closing, text if as_json else None)
+    deliver(out, files, [notebook.frontier_grid(path)], closing, text if as_json else None)
 
 
 def _numbers(text: str) -> list[float]:

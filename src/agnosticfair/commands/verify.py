@@ -113,33 +113,27 @@ def _again(
 ) -> Iterator[str]:
     """The certificate made again from the rows, field by field."""
     from agnosticfair.auditing.certificate import plain
-    from agnosticfair.auditing.proof import same
-    from agnosticfair.commands.audit import AuditOptions, certified
+    from agnosticfair.auditing.proof import differing
+    from agnosticfair.commands.audit import audit_options, certified, judged_of, request_names
     from agnosticfair.data.files import DETECTED
 
-    if not isinstance(claims.get("request"), Mapping):
+    request = claims.get("request")
+    if not isinstance(request, Mapping):
         raise SettingsError(
             "the certificate does not say how it was asked for, so it cannot be made again: only those of "
             "'audit' do"
         )
-    try:
-        listed: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in claims["request"].items()
-        }
-        request = AuditOptions(**listed)
-    except TypeError:
+    if {*request} != {*request_names()}:
         yield "what it was asked for is no audit: it was changed"
         return
-    judged = request.judged(rows, model, DETECTED, trust_code)
+    judged = judged_of(request, rows, model, DETECTED, trust_code)
     names = tuple(judged.table.sensitive_features)
     if claims["sensitive_feature"] not in names:
         yield f"it compares {claims['sensitive_feature']!r}, which was not asked for"
         return
-    certificate = certified(judged, claims["sensitive_feature"], request.of_audit(len(names)))
+    certificate = certified(judged, claims["sensitive_feature"], audit_options(request, len(names)))
     true = plain(certificate.to_json())
-    if not same((claims["sums"] or {}).get("rows"), (true["sums"] or {}).get("rows")):
+    if (claims["sums"] or {}).get("rows") != (true["sums"] or {}).get("rows"):
         yield f"{rows.name!r} has not the rows, or the decisions, that were audited"
         return
-    for name, value in true.items():
-        if not same(claims.get(name), value):
-            yield f"{name} is another one than these rows give"
+    yield from differing({name: claims[name] for name in true if name in claims}, true)

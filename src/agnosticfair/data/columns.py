@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.arrow import to_column, to_numbers
 from agnosticfair.data.encoding import shown
-from agnosticfair.data.reading import MISSING, feature_names
+from agnosticfair.data.reading import MISSING, feature_names, to_column, to_numbers
 from agnosticfair.data.summary import MAX_VALUES
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError
@@ -216,12 +215,12 @@ def without_keys(table: Table, roles: Roles, who: str) -> Table:
     keys = {
         name: f"{len(column.categories):,} of {len(table):,} values differ"
         for name, column in table.categorical.items()
-        if len(column.categories) >= max(0.9 * len(table), MIN_ROWS) and name not in declared
+        if is_key(len(column.categories), len(table)) and name not in declared
     }
     keys |= {
         name: "it numbers the rows"
         for name, values in table.numeric.items()
-        if name not in declared and _numbers_rows(name, values)
+        if name not in declared and numbers_rows(name, values)
     }
     table = dropped(table, {k: f"dropped, an identifier: {why}" for k, why in keys.items()})
     check_texts(table, roles, who)
@@ -276,7 +275,13 @@ def dropped(table: Table, why: Mapping[str, str]) -> Table:
     )
 
 
-def _numbers_rows(name: str, values: np.ndarray) -> bool:
+def is_key(distinct: int, rows: int) -> bool:
+    """Whether texts are an identifier: nine in ten differ."""
+    return distinct >= max(0.9 * rows, MIN_ROWS)
+
+
+def numbers_rows(name: str, values: np.ndarray) -> bool:
+    """Whether whole numbers are an identifier: they count the rows, or are called so and all differ."""
     if len(values) < MIN_ROWS or not np.array_equal(values, np.floor(values)):
         return False
     if values[0] in (0, 1) and np.array_equal(np.diff(values), np.ones(len(values) - 1)):

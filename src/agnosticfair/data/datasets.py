@@ -1,12 +1,15 @@
-"""The data set that the package ships, for examples and tests."""
+"""The data set that the package ships, and rows dealt at random to clients and a test set."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from agnosticfair.data.arrow import to_column, to_numbers
+import numpy as np
+
+from agnosticfair.data.reading import to_column, to_numbers
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 
@@ -75,3 +78,87 @@ def load_dataset(name: str = ADULT.name) -> Table:
         {ADULT.sensitive_features: to_column(rows[ADULT.sensitive_features])},
         {column: to_column(rows[column]) for column in ADULT.other},
     )
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training rows by client, and the test rows with the subgroup each belongs to.
+
+    test_piece: (n_test,) indices into ``pieces``, the names of the clients or client groups.
+    """
+
+    train: Mapping[str, Table]
+    test: Table
+    test_piece: np.ndarray
+    pieces: tuple[str, ...]
+
+
+def client_names(clients: int) -> tuple[str, ...]:
+    """Names whose sorted order is the numeric order.
+
+    >>> client_names(2)
+    ('client-1', 'client-2')
+    """
+    width = len(str(clients))
+    return tuple(f"client-{i:0{width}d}" for i in range(1, clients + 1))
+
+
+def iid(table: Table, clients: int = 2, seed: int = 0, rate: float = 0.8) -> Split:
+    """Deal training and test rows at random, evenly to the clients.
+
+    Parameters
+    ----------
+    table : Table
+        All rows.
+    clients : int
+    seed : int
+    rate : float
+        Share of the rows that trains.
+
+    Returns
+    -------
+    Split
+        ``train`` by client, ``test``, and whose each test row is.
+
+    Examples
+    --------
+    >>> from agnosticfair import load_dataset
+    >>> [len(subgroup) for subgroup in iid(load_dataset("adult").take(np.arange(10))).train.values()]
+    [4, 4]
+    """
+    train, test = shuffled(len(table), rate, np.random.default_rng(seed))
+    check_clients(clients, len(train))
+    return dealt(table, np.array_split(train, clients), np.array_split(test, clients))
+
+
+def shuffled(n: int, rate: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    rows = rng.permutation(n)
+    cut = round(rate * n)
+    return rows[:cut], rows[cut:]
+
+
+def dealt(table: Table, train: list[np.ndarray], test: list[np.ndarray]) -> Split:
+    """A split whose test subgroups are the clients."""
+    subgroup = np.repeat(np.arange(len(test)), [len(rows) for rows in test])
+    held_out = np.concatenate(test)
+    order = np.argsort(held_out)
+    return Split(
+        by_client(table, train),
+        table.take(held_out[order]),
+        subgroup[order],
+        client_names(len(test)),
+    )
+
+
+def by_client(table: Table, deal: Sequence[np.ndarray]) -> dict[str, Table]:
+    names = client_names(len(deal))
+    return {name: table.take(np.sort(rows)) for name, rows in zip(names, deal, strict=True)}
+
+
+def check_clients(clients: int, maximum: int) -> None:
+    if clients < 1:
+        raise SettingsError(f"{clients} clients make no federation: ask for at least 1")
+    if clients > maximum:
+        raise SettingsError(
+            f"{clients} clients are too many for these rows: ask for at most {maximum}"
+        )

@@ -61,16 +61,7 @@ class Encoding:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the model file and the wire."""
-        more: dict[str, Any] = {}
-        if self.bins:
-            more["bins"] = [[name, list(edges)] for name, edges in self.bins]
-        more |= {k: list(v) for k in ("dates", "missing") if (v := getattr(self, k))}
-        return {
-            "numeric": [list(entry) for entry in self.numeric],
-            "categorical": [[name, list(values)] for name, values in self.categorical],
-            "scale": self.scale,
-            **more,
-        }
+        return dict(wire.plain(self))
 
     @classmethod
     def from_json(cls, data: object) -> Encoding:
@@ -80,46 +71,32 @@ class Encoding:
         Encoding(numeric=(('age', 17.0, 90.0),), categorical=(), scale=True, bins=(), dates=(), missing=())
         """
         try:
-            return _parse(data)
+            encoding = wire.record(cls, data)
+            _check(encoding)
         except ValueError as problem:
             raise ModelError(f"the encoding is damaged: {problem}; save the model again") from None
+        return encoding
 
 
-def _parse(data: object) -> Encoding:
-    more = {"bins", "dates", "missing"} & {*data} if isinstance(data, dict) else set()
-    known = wire.record(data, {"numeric", "categorical", "scale"} | more)
-    fields: dict[str, Any] = {"bins": [], "dates": [], "missing": [], **known}
-    if not isinstance(fields["scale"], bool):
-        raise ValueError("'scale' should be true or false")
-    numeric, categorical = [], []
-    for field in ("numeric", "categorical", "bins"):
-        if not isinstance(fields[field], list | tuple):
-            raise ValueError(f"{field!r} should be a list")
-    for entry in fields["numeric"]:
-        name, low, high = wire.pieces(entry, 3, "an entry of 'numeric'")
-        numeric.append((name, *wire.limits([low, high], f"the range of {name!r}")))
-    for entry in fields["categorical"]:
-        name, values = wire.pieces(entry, 2, "an entry of 'categorical'")
-        categorical.append((name, wire.texts(values, f"the vocabulary of {name!r}")))
-    wire.texts([entry[0] for entry in (*numeric, *categorical)], "the list of columns")
-    dates, missing = (wire.texts(fields[k], repr(k)) for k in ("dates", "missing"))
-    names = {name for name, *_ in numeric}
-    bins = tuple(_edges(entry, names, missing) for entry in fields["bins"])
-    if not names >= {*missing}:
+def _check(encoding: Encoding) -> None:
+    numbers = {name for name, *_ in encoding.numeric}
+    columns = [
+        *(name for name, *_ in encoding.numeric),
+        *(name for name, _ in encoding.categorical),
+    ]
+    wire.distinct(columns, "the list of columns")
+    for name, low, high in encoding.numeric:
+        wire.in_order(low, high, f"the range of {name!r}")
+    for name, values in encoding.categorical:
+        wire.distinct(values, f"the vocabulary of {name!r}")
+    for name, edges in encoding.bins:
+        if name not in numbers or not (edges or name in encoding.missing):
+            raise ValueError(f"the bins of {name!r} should be edges of a column of numbers")
+        wire.ascending(edges, f"the bins of {name!r}")
+    wire.distinct(encoding.dates, "'dates'")
+    wire.distinct(encoding.missing, "'missing'")
+    if not numbers >= {*encoding.missing}:
         raise ValueError("'missing' should be columns of numbers")
-    return Encoding(tuple(numeric), tuple(categorical), fields["scale"], bins, dates, missing)
-
-
-def _edges(
-    entry: object, numeric: set[str], missing: Sequence[str]
-) -> tuple[str, tuple[float, ...]]:
-    name, edges = wire.pieces(entry, 2, "an entry of 'bins'")
-    if name not in numeric or not isinstance(edges, list | tuple) or not (edges or name in missing):
-        raise ValueError(f"the bins of {name!r} should be edges of a column of numbers")
-    limits = tuple(wire.limits([edge, edge], f"the bins of {name!r}")[0] for edge in edges)
-    if list(limits) != sorted({*limits}):
-        raise ValueError(f"the bins of {name!r} should ascend")
-    return name, limits
 
 
 def indicators(encoding: Encoding) -> tuple[int, ...]:

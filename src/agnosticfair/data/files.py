@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from agnosticfair.data.arrow import readable
 from agnosticfair.data.columns import (
     Roles,
     check_columns,
@@ -21,7 +20,7 @@ from agnosticfair.data.columns import (
     written_kinds,
 )
 from agnosticfair.data.encoding import Encoding
-from agnosticfair.data.reading import Dialect, called, check_names, open_rows
+from agnosticfair.data.reading import Dialect, called, check_names, open_rows, readable
 from agnosticfair.data.stream import ENDINGS, Stream, pieces
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import DataError, SettingsError

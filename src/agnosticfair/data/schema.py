@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from agnosticfair.data import wire
 from agnosticfair.data.encoding import check_finite, shown
 from agnosticfair.data.stream import Stream
-from agnosticfair.data.summary import SummaryStatistics
+from agnosticfair.data.summary import SummaryStatistics, sorted_vocabularies
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError
 
@@ -79,8 +79,7 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the file."""
-        content = {"format": FORMAT, **json.loads(json.dumps(asdict(self)))}
-        return {k: v for k, v in content.items() if v or k not in ("dates", "missing")}
+        return {"format": FORMAT, "bins": {}, **wire.plain(self)}
 
 
 def schema_of(statistics: SummaryStatistics, target: str, outside: str = "refuse") -> Schema:
@@ -117,41 +116,33 @@ def load_schema(path: str | Path) -> Schema:
 
 
 def _parse(data: object) -> Schema:
-    known = {"format", *(f.name for f in fields(Schema))}
-    content = {"dates": [], "missing": [], **data} if isinstance(data, dict) else data
-    record = wire.record(content, known)
-    if record["format"] != FORMAT:
+    entries = wire.mapping(data, "the file")
+    if entries.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
-    if record["outside"] not in OUTSIDE:
-        raise ValueError(f"'outside' should be {' or '.join(OUTSIDE)}, not {record['outside']!r}")
-    if not isinstance(record["target"], str):
-        raise ValueError("'target' should be a column's name")
-    numeric, bins = (wire.mapping(record[k], repr(k)) for k in ("numeric", "bins"))
-    for name, edges in bins.items():
-        if name not in numeric or list(edges) != sorted({float(edge) for edge in edges}):
-            raise ValueError(f"the bins of {name!r} should be rising edges within a numeric column")
-    schema = Schema(
-        record["target"],
-        wire.texts(record["labels"], "'labels'"),
-        _vocabularies(record["sensitive_features"], "sensitive_features"),
-        {k: wire.limits(v, f"the range of {k!r}") for k, v in sorted(numeric.items())},
-        _vocabularies(record["categorical"], "categorical"),
-        {k: tuple(float(edge) for edge in v) for k, v in sorted(bins.items())},
-        record["outside"],
-        *(tuple(sorted(wire.texts(record[k], repr(k)))) for k in ("dates", "missing")),
-    )
-    if wrong := sorted({*schema.missing} - {*schema.numeric}):
-        raise ValueError(f"'missing' names {wrong[0]!r}, which is no numeric column")
+    schema = wire.record(Schema, {k: v for k, v in entries.items() if k != "format"})
+    if schema.outside not in OUTSIDE:
+        raise ValueError(f"'outside' should be {' or '.join(OUTSIDE)}, not {schema.outside!r}")
+    for name, (low, high) in schema.numeric.items():
+        wire.in_order(low, high, f"the range of {name!r}")
+    for name, edges in schema.bins.items():
+        wire.ascending(edges, f"the bins of {name!r}")
+    vocabularies = (*schema.sensitive_features.items(), *schema.categorical.items())
+    for name, values in (
+        *vocabularies,
+        *((k, getattr(schema, k)) for k in ("labels", "dates", "missing")),
+    ):
+        wire.distinct(values, f"the list {name!r}")
+    if wrong := sorted({*schema.missing, *schema.bins} - {*schema.numeric}):
+        raise ValueError(f"column {wrong[0]!r} of 'missing' or 'bins' is not numeric")
     if twice := sorted({*schema.numeric} & {*schema.categorical}):
         raise ValueError(f"column {twice[0]!r} is both numeric and categorical")
-    return schema
-
-
-def _vocabularies(value: object, what: str) -> dict[str, tuple[str, ...]]:
-    texts = wire.mapping(value, repr(what))
-    return {
-        k: tuple(sorted(wire.texts(v, f"the values of {k!r}"))) for k, v in sorted(texts.items())
-    }
+    return replace(
+        schema,
+        sensitive_features=sorted_vocabularies(schema.sensitive_features),
+        categorical=sorted_vocabularies(schema.categorical),
+        dates=tuple(sorted(schema.dates)),
+        missing=tuple(sorted(schema.missing)),
+    )
 
 
 def applied(schema: Schema, table: Table, who: str) -> Table:

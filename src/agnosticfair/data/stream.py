@@ -10,7 +10,7 @@ from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from agnosticfair.data.arrow import readable
+from agnosticfair.data.reading import readable
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.table import Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -95,13 +95,7 @@ class SummaryStatistics:
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists and numbers, for the wire."""
-        data = asdict(self)
-        if self.weight is None:
-            del data["weight"]
-        for name in ("other", "dates", "bins", "missing"):
-            if not data[name]:
-                del data[name]
-        return data
+        return dict(wire.plain(self))
 
     @classmethod
     def from_json(cls, data: object, who: str = "a client") -> SummaryStatistics:
@@ -113,7 +107,7 @@ class SummaryStatistics:
         1
         """
         try:
-            return _parse(data)
+            return _checked(wire.record(cls, data))
         except ValueError as problem:
             raise FederationError(
                 f"the summary statistics of {who} is damaged: {problem}; check that client's version"
@@ -376,60 +370,31 @@ def number_in(text: str) -> float | None:
         return None
 
 
-def _parse(data: object) -> SummaryStatistics:
-    more = {"weight", "other", "dates", "bins", "missing"}
-    optional = more & {*data} if isinstance(data, dict) else set()
-    fields = wire.record(data, {"n", "labels", "groups", "numeric", "categorical"} | optional)
-    n = wire.count(fields["n"], "'n'")
-
-    def counts(value: object, what: str) -> dict[str, int]:
-        rows = {k: wire.count(v, what) for k, v in wire.mapping(value, what).items()}
-        if sum(rows.values()) != n:
-            raise ValueError(f"{what} should add up to n")
-        return rows
-
-    def vocabularies(value: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-        texts = ((k, wire.texts(v, f"the vocabulary of {k!r}")) for k, v in sorted(value.items()))
-        return {k: tuple(sorted(values)) for k, values in texts}
-
-    groups = wire.mapping(fields["groups"], "'groups'")
-    numeric = wire.mapping(fields["numeric"], "'numeric'")
-    categorical = wire.mapping(fields["categorical"], "'categorical'")
-    other = wire.mapping(fields.get("other", {}), "'other'")
-    bins = wire.mapping(fields.get("bins", {}), "'bins'")
-    missing = wire.texts(fields.get("missing", ()), "'missing'")
-    if not {*numeric} >= {*missing}:
-        raise ValueError("'missing' should be columns of numbers")
-    if both := sorted({*numeric} & {*categorical}):
+def _checked(read: SummaryStatistics) -> SummaryStatistics:
+    """Summary statistics from outside, their vocabularies sorted; ValueError says what does not fit."""
+    if not (0 <= read.n < 2**53 and 0 <= read.mass <= wire.LARGEST):
+        raise ValueError("'n' and 'weight' should not be negative")
+    if both := sorted({*read.numeric} & {*read.categorical}):
         raise ValueError(f"column {both[0]!r} is both numeric and categorical")
-    return SummaryStatistics(
-        n,
-        counts(fields["labels"], "'labels'"),
-        {k: counts(v, f"the counts of {k!r}") for k, v in sorted(groups.items())},
-        {k: _range(v, k, k in missing) for k, v in sorted(numeric.items())},
-        vocabularies(categorical),
-        wire.limits([0, fields["weight"]], "'weight'")[1] if "weight" in optional else None,
-        vocabularies(other),
-        wire.texts(fields.get("dates", ()), "'dates'"),
-        {k: edges_in(v, f"the bins of {k!r}") for k, v in sorted(bins.items())},
-        missing,
-    )
+    if not {*read.numeric} >= {*read.missing}:
+        raise ValueError("'missing' should be columns of numbers")
+    for name, rows in (("labels", read.labels), *read.groups.items()):
+        if min(rows.values(), default=0) < 0 or sum(rows.values()) != read.n:
+            raise ValueError(f"the rows of {name!r} should add up to n")
+    for name, (low, high) in read.numeric.items():
+        if not (name in read.missing and (low, high) == (wire.LARGEST, -wire.LARGEST)):
+            wire.in_order(low, high, f"the range of {name!r}")
+    for name, edges in read.bins.items():
+        wire.ascending(edges, f"the bins of {name!r}")
+    lists = (("dates", read.dates), ("missing", read.missing))
+    for name, values in (*read.categorical.items(), *read.other.items(), *lists):
+        wire.distinct(values, repr(name))
+    categorical, other = map(sorted_vocabularies, (read.categorical, read.other))
+    return replace(read, categorical=categorical, other=other)
 
 
-def _range(value: Any, name: str, missing: bool) -> tuple[float, float]:
-    if missing and list(value) == [wire.LARGEST, -wire.LARGEST]:
-        return wire.LARGEST, -wire.LARGEST
-    return wire.limits(value, f"the range of {name!r}")
-
-
-def edges_in(value: object, what: str) -> tuple[float, ...]:
-    """Edges of bins from their plain form, which is not trusted: finite numbers that ascend."""
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{what} should be a list")
-    edges = tuple(wire.limits([edge, edge], what)[0] for edge in value)
-    if list(edges) != sorted({*edges}):
-        raise ValueError(f"{what} should ascend")
-    return edges
+def sorted_vocabularies(vocabularies: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(sorted(values)) for name, values in vocabularies.items()}
 
 
 def _check_same_columns(

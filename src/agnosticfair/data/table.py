@@ -50,6 +50,11 @@ class Column:
         categories, codes = np.unique(np.asarray([str(v) for v in values]), return_inverse=True)
         return cls(codes.astype(np.int32), tuple(categories.tolist()))
 
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The categories that rows have."""
+        return tuple(self.categories[k] for k in np.unique(self.codes))
+
     def values(self) -> np.ndarray:
         """The values as strings, (n,)."""
         return np.asarray(self.categories, dtype=object)[self.codes]

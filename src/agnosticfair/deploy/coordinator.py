@@ -46,13 +46,10 @@ def results(
     if certified_limit is None:
         certificate = {"run": run, **certify(fitted, engine, config)}
     else:
-        certificate = sealed(
-            {
-                "run": run,
-                **as_content(stated_certificates(certified_limit), {}),
-                **limit_record(certified_limit, certified_limit.worst),
-            }
-        )
+        stated = stated_certificates(certified_limit)
+        content = as_content(stated, {})
+        kept = limit_record(certified_limit, stated[content["sensitive_feature"]])
+        certificate = sealed({"run": run, **content, **kept})
     files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}

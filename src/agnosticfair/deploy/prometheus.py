@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from agnosticfair.monitoring.gauges import Gauges
+from agnosticfair.monitoring.prometheus import Gauges
 
 
 def site_gauges(

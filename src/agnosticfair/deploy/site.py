@@ -35,14 +35,12 @@ from agnosticfair.protocol.messages import (
     pack,
     unpack,
 )
-from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.ledger import Ledger, ledger_of
 from agnosticfair.protocol.privacy.site import PrivateSite
-from agnosticfair.protocol.privacy.store import ledger_of
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.site.guard import Quiet, guarded, refused
-from agnosticfair.site.policy import FOLDS, MAX_FOLDS, MIN_ROWS, SitePolicy
-from agnosticfair.site.rows import shown_rows
+from agnosticfair.site.policy import FOLDS, MAX_FOLDS, MIN_ROWS, SitePolicy, shown_rows
 from agnosticfair.threads import one_thread
 
 _LISTS = ("sensitive-features", "numeric", "categorical", "drop", "subgroups", "allow", "imports")

@@ -16,8 +16,8 @@ import numpy as np
 from agnosticfair.auditing.audit import audit
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.fits import certified_set, compared, kernels_on
-from agnosticfair.auditing.inputs import codes
-from agnosticfair.auditing.limit import fit_within
+from agnosticfair.auditing.inputs import as_frame, codes
+from agnosticfair.auditing.limit import UNWEIGHTED, fit_within
 from agnosticfair.data.axes import SITE
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.data.table import Column, Table
@@ -224,6 +224,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         -------
         AgnosticFairClassifier
         """
+        X = as_frame(X)
         tables, method, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
         if self.limit is None:
             fitted = fit(tables, method, **how)
@@ -245,7 +246,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         layout: Layout | None = self._layout
         if sensitive_features is not None or layout is None or not layout.sensitive:
             return sensitive_features
-        return frames.groups_of(layout, X)
+        return frames.groups_of(layout, as_frame(X))
 
     def _problem(
         self, X: Any, y: Any, sensitive_features: Any, clients: Any, sample_weight: Any
@@ -260,8 +261,13 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             raise DataError(
                 f"sample_weight has negative values, {weights.min():g} for one: drop them"
             )
-        if weights is not None and method.averaging is not None:
-            raise SettingsError(f"method {method.name!r} knows no sample_weight: repeat the rows")
+        repeats = frames.repeats_of(weights)
+        if weights is not None and repeats is None and method.averaging is not None:
+            raise SettingsError(
+                f"method {method.name!r} knows no sample_weight but whole numbers: repeat the rows"
+            )
+        if self.limit is not None and weights is not None and (weights != 1).any():
+            raise SettingsError(UNWEIGHTED)
         self.classes_, codes_y = frames.labels_of(y, weights)
         sensitive = feature_columns(self._groups(frame, sensitive_features), len(X))
         if needs_groups(method) and not sensitive:
@@ -283,11 +289,11 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             read = (self._feature_names(), sensitive, self._group_names, codes_y, weights)
             table = frames.table_as_read(self._layout, frame, X, *read)
             how["scale"] = self.scale
-            return frames.dealt(table, owners, keys), method, how, (low, span)
+            return frames.dealt(table, owners, keys, repeats), method, how, (low, span)
         X = (X - low) / span
         X = on_grid(X, FEATURE_BITS) if self.scale else X
         table = frames.table_of_rows(X, codes_y, sensitive, weights, K)
-        return frames.dealt(table, owners, keys), method, how, (low, span)
+        return frames.dealt(table, owners, keys, repeats), method, how, (low, span)
 
     def _feature_names(self) -> list[str]:
         """Of the numbers that are fitted on, as X has them."""
@@ -421,6 +427,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _ruled(self, X: Any, groups: Mapping[str, Column] | None = None) -> Table:
         """Rows to be decided by a rule, with their groups, if they are given or it looks at them."""
+        X = as_frame(X)
         rows, model, layout = self._numbers(X), self.fit_.model, self._layout
         if groups is None:
             reads = bool({*model.sensitive_features} & {*model.further_columns})
@@ -478,6 +485,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _numbers(self, X: Any, **fitting: Any) -> Any:
         """X as numbers; in a fit also y, and the features are noted."""
+        X = as_frame(X)
         rule = None if fitting else self.fit_.method.rule
         missing = parameters.takes_missing(self) if fitting else rule and rule.takes_missing
         finite: Any = "allow-nan" if missing else True

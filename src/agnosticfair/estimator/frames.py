@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+from warnings import warn
 
 import numpy as np
 
-from agnosticfair.auditing.inputs import codes, days, name_of
+from agnosticfair.auditing.inputs import codes, days, name_of, typed
 from agnosticfair.data.axes import FEATURES, SITE
+from agnosticfair.data.columns import is_key, numbers_rows
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import DATED, Column, Table
@@ -32,7 +34,7 @@ UNKNOWN = ("error", "ignore")
 """What may become of a text that the fit has not seen, in scikit-learn's words."""
 
 MAX_REPEATS = 16
-"""Whole sample weights of a larger mean are scaled, as others are."""
+"""Whole sample weights of at most this mean repeat rows; others weigh them."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,41 @@ def layout_of(
     for name in named:
         if name not in columns:
             raise DataError(f"X has no column {name!r}: name one of {shown(map(str, columns), 12)}")
-    features = tuple(name for name in columns if name not in named)
-    texts = {name: _texts(_values(X, name)) for name in features}
+    features, texts = _without_keys(X, [name for name in columns if name not in named])
     categories = {k: tuple(sorted({*v})) for k, v in texts.items() if v is not None}
     dated = tuple(name for name in features if _values(X, name).dtype.kind == "M")
     commonest = {k: Counter(sorted(v)).most_common(1)[0][0] for k, v in texts.items() if v}
     layout = Layout(features, categories, groups, others, dated, commonest)
-    return layout if named or categories or dated else None
+    plain = len(features) == len(columns) and not categories and not dated
+    return None if plain else layout
+
+
+def _without_keys(
+    X: Any, names: Sequence[Any]
+) -> tuple[tuple[Any, ...], dict[Any, list[str] | None]]:
+    """The features, and the texts of those that are texts, without identifiers, of which a warning tells."""
+    values = {name: _values(X, name) for name in names}
+    texts = {name: _texts(values[name]) for name in names}
+    keys = {}
+    for name in names if hasattr(X, "columns") else ():
+        some = texts[name]
+        distinct = None if some is None else len({*some})
+        if distinct is not None and is_key(distinct, len(X)):
+            keys[name] = f"{distinct:,} of {len(X):,} values differ"
+        elif (
+            distinct is None
+            and values[name].dtype.kind in "iu"
+            and numbers_rows(str(name), values[name])
+        ):
+            keys[name] = "it numbers the rows"
+    for name, why in keys.items():
+        warn(
+            f"column {name!r} of X is an identifier ({why}) and no feature: drop it",
+            UserWarning,
+            stacklevel=6,
+        )
+    features = tuple(name for name in names if name not in keys)
+    return features, {name: texts[name] for name in features}
 
 
 def numbers_of(layout: Layout, X: Any, unknown: str = "error") -> np.ndarray:
@@ -135,12 +165,12 @@ def _columns(X: Any) -> tuple[Any, ...] | None:
 
 
 def _values(X: Any, name: Any) -> np.ndarray:
-    return np.asarray(X[name]) if hasattr(X, "columns") else X[:, name]
+    return typed(X[name], f"column {name!r} of X") if hasattr(X, "columns") else X[:, name]
 
 
 def _texts(values: np.ndarray) -> list[str] | None:
-    """The values as texts, None where they are numbers or dates."""
-    if values.dtype.kind in "biufM":
+    """The values as texts, None where they are numbers or dates; truth values are texts, as in files."""
+    if values.dtype.kind in "iufM":
         return None
     if values.dtype.kind == "O":
         try:
@@ -207,6 +237,15 @@ def _groups(values: Any, name: str, n: int) -> Column:
     return Column(place.astype(np.int32), names)
 
 
+def repeats_of(weights: np.ndarray | None) -> np.ndarray | None:
+    """The rows that whole weights stand for, each as often as its weight says; None where weights are no such."""
+    if weights is None or not weights.any() or not (weights == np.round(weights)).all():
+        return None
+    if weights.mean() > MAX_REPEATS:
+        return None
+    return np.repeat(np.arange(len(weights)), weights.astype(int))
+
+
 def labels_of(y: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, Column]:
     """The two classes, and y as a column of '0' and '1'."""
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -233,11 +272,6 @@ def ranges(X: np.ndarray, weights: np.ndarray | None, scale: bool) -> tuple[np.n
     return units(rows.min(axis=0), rows.max(axis=0), scale)
 
 
-def _are_few(weights: np.ndarray) -> bool:
-    """Whether weights are plainly repeated rows: whole numbers, and not large (or all zero)."""
-    return bool((weights == np.round(weights)).all() and weights.mean() <= MAX_REPEATS)
-
-
 def table_of_rows(
     X: np.ndarray,
     y: Column,
@@ -254,9 +288,9 @@ def table_of_rows(
 
 
 def around_one(weights: np.ndarray | None) -> np.ndarray | None:
-    """Weights that suit the grid that sums are made on: only their ratios count, unless they are repeated rows."""
-    if weights is None or _are_few(weights):
-        return weights
+    """Weights that suit the grid that sums are made on: only their ratios count."""
+    if weights is None:
+        return None
     return np.ldexp(weights, -int(np.ceil(np.log2(weights[weights > 0].mean()))))
 
 
@@ -324,12 +358,17 @@ def check_subgroup_columns(
             )
 
 
-def dealt(table: Table, owners: np.ndarray | None, keys: tuple[str, ...]) -> dict[str, Table]:
-    """A table per client, without the rows of weight zero."""
-    weights = table.weights
-    if weights is not None and not (weights > 0).all():
-        table = table.take(weights > 0)
-        owners = None if owners is None else owners[weights > 0]
+def dealt(
+    table: Table, owners: np.ndarray | None, keys: tuple[str, ...], repeats: np.ndarray | None
+) -> dict[str, Table]:
+    """A table per client: with its rows as often as ``repeats_of`` says, else without those of weight zero."""
+    weights, some = table.weights, repeats
+    if repeats is not None:
+        table = replace(table, weights=None)
+    elif weights is not None and not (weights > 0).all():
+        some = np.flatnonzero(weights > 0)
+    if some is not None:
+        table, owners = table.take(some), None if owners is None else owners[some]
     if owners is None:
         return {ALL: table}
     rows_of = {key: np.flatnonzero(owners == k) for k, key in enumerate(keys)}

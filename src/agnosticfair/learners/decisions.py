@@ -7,9 +7,7 @@ w(x) is 1, or sum_k b_k(x) W_k where the worst subgroup's utility counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.subgroups import (
     SITE,
     SubgroupSet,
+    checked_subgroups,
     cross,
     entries,
     members,
@@ -307,29 +306,34 @@ def kernel_weights(
     return on_grid(design(kernels.basis, X, centres, client, kernels.clients), KERNEL_BITS)
 
 
-def to_header(kernels: Kernels) -> dict[str, Any]:
-    """All but the centres, as JSON has it.
+def check_decision(rule: Decision, encoding: Encoding, strata: int) -> None:
+    """Raise ``ValueError`` for what comes from a file and is none.  strata: how many the estimates have."""
+    if rule.subgroups is not None:
+        checked_subgroups(rule.subgroups.axes, rule.subgroups.values)
+    K = 1 + (0 if rule.subgroups is None else len(rule.subgroups.values))
+    if rule.kernels is not None:
+        if rule.subgroups is not None:
+            raise ValueError("both subgroups and kernels")
+        _check_kernels(rule.kernels, encoding)
+        K = 1 + rule.kernels.size
+    _check_numbers(rule.coefficients, (K, strata))
+    if rule.weights is not None:
+        _check_numbers(rule.weights, (K,))
 
-    >>> from agnosticfair.mathematics.basis import by_client
-    >>> from_header(to_header(Kernels(by_client(), ("a",))), None, Encoding((), ())).clients
-    ('a',)
-    """
-    return {"basis": vars(kernels.basis), "clients": kernels.clients}
 
-
-def from_header(
-    header: Mapping[str, Any], centres: np.ndarray | None, encoding: Encoding
-) -> Kernels:
-    """The inverse of ``to_header``; what is read is not trusted: ValueError, KeyError or TypeError for what is none."""
-    clients = tuple(header["clients"])
-    if not all(isinstance(key, str) for key in clients):
-        raise ValueError("clients")
-    basis = Basis(**{f.name: header["basis"][f.name] for f in fields(Basis)})
-    centred, there = is_centred(basis), centres is not None
-    if basis.kind in ("function", "subgroups") or isinstance(basis.sigma, str) or centred != there:
+def _check_kernels(kernels: Kernels, encoding: Encoding) -> None:
+    basis, centres = kernels.basis, kernels.centres
+    comes_with_rows = basis.kind in ("function", "subgroups")
+    if (
+        comes_with_rows
+        or isinstance(basis.sigma, str)
+        or is_centred(basis) != (centres is not None)
+    ):
         raise ValueError("kernels")
     if centres is not None:
-        fits = centres.shape == (basis.kernels, without_bins(encoding).width)
-        if not fits or centres.dtype != np.float64 or not np.isfinite(centres).all():
-            raise ValueError("centres")
-    return Kernels(basis, clients, centres)
+        _check_numbers(centres, (basis.kernels, without_bins(encoding).width))
+
+
+def _check_numbers(values: np.ndarray, shape: tuple[int, ...]) -> None:
+    if values.shape != shape or values.dtype != np.float64 or not np.isfinite(values).all():
+        raise ValueError("the rule's numbers")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.learners import linear, trees
+from agnosticfair.learners.rule import NAMES
 from agnosticfair.mathematics.linear import on_grid
 
 PROBABILITY_BITS = 20
@@ -83,8 +83,10 @@ LEARNERS: dict[str, Learner] = {}
 
 
 def register_learner(learner: Learner) -> Learner:
-    """Make a learner known by its name."""
+    """Make a learner known by its name, in every process that takes part."""
     LEARNERS[learner.name] = learner
+    if learner.name not in NAMES:
+        NAMES.append(learner.name)
     return learner
 
 
@@ -182,43 +184,18 @@ def probability_column(table: Table, name: str, who: str) -> np.ndarray:
     return values
 
 
-def to_header(estimates: Estimates) -> dict[str, Any]:
-    """All but the arrays, as JSON has it."""
-    about = {k: v for k, v in vars(estimates).items() if k not in ("heads", "arrays")}
-    return {**about, "heads": [vars(head) for head in estimates.heads]}
-
-
-def from_header(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Estimates:
-    """The inverse of ``to_header``; what is read is not trusted: ValueError, KeyError or TypeError for what is none."""
-    heads = tuple(_head(entry) for entry in header["heads"])
-    columns = tuple(header["columns"])
-    if not heads or (columns and len(columns) != len(heads)) or type(header["aware"]) is not bool:
+def check_estimates(estimates: Estimates, encoding: Encoding) -> None:
+    """Raise ``ValueError`` for what comes from a file and is none."""
+    heads, columns = estimates.heads, estimates.columns
+    if not heads or (columns and len(columns) != len(heads)):
         raise ValueError("heads")
-    if not all(isinstance(text, str) for text in (header["kind"], *columns)):
-        raise ValueError("columns")
-    estimates = Estimates(
-        header["kind"],
-        heads,
-        int(header["folds"]),
-        int(header["seed"]),
-        dict(arrays),
-        columns,
-        header["aware"],
-    )
-    if learned(estimates):
-        learner_of(estimates.kind)
-    return estimates
-
-
-def _head(entry: Mapping[str, Any]) -> Head:
-    texts = {k: tuple(entry[k]) for k in ("features", "group", "other")}
-    if not all(isinstance(v, str) for names in texts.values() for v in names):
-        raise ValueError("a head's group")
-    if entry["label"] not in (None, 0, 1) or not isinstance(entry["name"], str):
-        raise ValueError("a head's label")
-    if not len(texts["features"]) == len(texts["group"]) == len(texts["other"] or texts["group"]):
-        raise ValueError("a head's group")
-    return Head(entry["name"], label=entry["label"], **texts)
+    for head in heads:
+        if head.label not in (None, 0, 1):
+            raise ValueError("a head's label")
+        if not len(head.features) == len(head.group) == len(head.other or head.group):
+            raise ValueError("a head's group")
+    if count := len(learned(estimates)):
+        learner_of(estimates.kind).check(estimates.arrays, encoding, count)
 
 
 def out_of_fold(

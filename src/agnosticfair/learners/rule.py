@@ -17,8 +17,8 @@ from agnosticfair.settings import (
     signs_of,
 )
 
-NAMES = ("auto", "additive", "linear", "trees", "given")
-"""Of learners (``learners.estimates.LEARNERS``); 'auto' is the best of them on held-out rows."""
+NAMES = ["auto", "additive", "linear", "trees", "given"]
+"""Of learners (``learners.estimates.register_learner`` adds to them); 'auto' is the best of them on held-out rows."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The learner of boosted trees: forests of every fold and head over agreed bins, packed as bytes.
 
-arrays: edges, edge_sizes, codes (``data.binning``); forests, packed; sizes, the bytes of each; shape, models and heads;
+arrays: edges, edge_sizes, codes (``data.axes``); forests, packed; sizes, the bytes of each; shape, models and heads;
 gain, (heads, columns), what the splits by each column took off the loss in the model of all rows.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agnosticfair.data.binning import Binning
+from agnosticfair.data.axes import Binning
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.table import Table
 from agnosticfair.errors import ModelError

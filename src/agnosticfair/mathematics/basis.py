@@ -2,7 +2,7 @@
 
 theta_alpha(x) = sum_m alpha_m K_m(x).  A basis is data; ``design`` turns rows into K of shape (n, M).
 Any function from rows to K will do as well (``checked``): whoever holds the rows calls it, and the
-fit sees kind 'function'. ``indicator``, ``bins``, ``gaussian_at`` and ``product`` make such functions.
+fit sees kind 'function'; ``gaussian_at`` makes one.
 """
 
 from __future__ import annotations
@@ -164,57 +164,6 @@ def checked(function: Reweighting, X: Any, n: int) -> np.ndarray:
     return K
 
 
-def _column(X: Any, column: int | str) -> np.ndarray:
-    return np.asarray(X)[:, column] if isinstance(column, int) else np.asarray(X[column])
-
-
-def indicator(column: int | str, values: Sequence[Any]) -> Reweighting:
-    """One kernel per value of a column, and none for other values.
-
-    Parameters
-    ----------
-    column : int or str
-        Its place, or a frame's name of it.
-    values : sequence
-
-    Returns
-    -------
-    Reweighting
-        A function from X to K, (n, M).
-
-    Examples
-    --------
-    >>> indicator(0, (1, 2))(np.array([[2], [1], [3]]))
-    array([[0., 1.],
-           [1., 0.],
-           [0., 0.]])
-    """
-    return lambda X: (_column(X, column)[:, None] == np.asarray(values)).astype(float)
-
-
-def bins(column: int | str, edges: Sequence[float]) -> Reweighting:
-    """One kernel per bin of a numeric column: below the first edge, between two, from the last one up.
-
-    Parameters
-    ----------
-    column, edges
-        A column as in ``indicator``, and numbers in ascending order.
-
-    Returns
-    -------
-    Reweighting
-
-    Examples
-    --------
-    >>> bins(0, (30, 50))(np.array([[29], [30], [64]]))
-    array([[1., 0., 0.],
-           [0., 1., 0.],
-           [0., 0., 1.]])
-    """
-    edges = sorted(edges)
-    return lambda X: np.eye(len(edges) + 1)[np.searchsorted(edges, _column(X, column), "right")]
-
-
 def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighting:
     """Gaussians around centres that you name, a public sample say.
 
@@ -236,31 +185,6 @@ def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighting:
     """
     b = np.asarray(centres, float)
     return lambda X: gaussian_kernel(np.asarray(X, float), b, sigma)
-
-
-def product(one: Reweighting, two: Reweighting) -> Reweighting:
-    """Every kernel of one times every kernel of the other.
-
-    Parameters
-    ----------
-    one, two : Reweighting
-
-    Returns
-    -------
-    Reweighting
-
-    Examples
-    --------
-    >>> product(bins(0, (1,)), indicator(1, (5, 6)))(np.array([[0, 5], [2, 6]]))
-    array([[1., 0., 0., 0.],
-           [0., 0., 0., 1.]])
-    """
-
-    def both(X: Any) -> np.ndarray:
-        K, L = one(X), two(X)
-        return (K[:, :, None] * L[:, None, :]).reshape(len(K), -1)
-
-    return both
 
 
 def median_distance(centres: np.ndarray) -> float:
@@ -295,12 +219,6 @@ def _gaussian_design(basis: Basis, X: np.ndarray, centres: np.ndarray | None) ->
     return gaussian_kernel(X, _centres(basis, centres), float(basis.sigma))
 
 
-def _gaussian_exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
-    b, sigma = _centres(basis, centres), float(basis.sigma)
-    b = b / sigma
-    return np.vstack([b.T / sigma, -(b * b).sum(axis=1) / 2, np.full(len(b), 1.0 / sigma**2)])
-
-
 def _centres(basis: Basis, centres: np.ndarray | None) -> np.ndarray:
     if centres is None:
         raise SettingsError(f"a {basis.kind} basis needs centres: draw them before the first round")
@@ -316,8 +234,6 @@ class BasisKind:
     design: (basis, X, centres) to K, (n, M), at one client; None where K comes with the rows.
     kernels: M at one client.  centred: it has centres, (M, d), which clients and server agree on.
     apart: each client's rows have kernels of their own; ``splits``: only where the basis says so.
-    exponents: (basis, centres, d) to W, (d + 2, M), such that K = exp((x, 1, -|x|^2 / 2) W): by it
-    sums are made in float32, from a stream or on a device.
     """
 
     name: str
@@ -326,15 +242,10 @@ class BasisKind:
     centred: bool = False
     apart: bool = False
     splits: bool = False
-    exponents: Callable[[Basis, np.ndarray | None, int], np.ndarray] | None = None
 
 
 def _ones(basis: Basis, X: np.ndarray, centres: np.ndarray | None) -> np.ndarray:
     return np.ones((len(X), 1))
-
-
-def _no_exponents(basis: Basis, centres: np.ndarray | None, d: int) -> np.ndarray:
-    return np.zeros((d + 2, 1))
 
 
 KINDS: dict[str, BasisKind] = {}
@@ -347,13 +258,9 @@ def register(kind: BasisKind) -> BasisKind:
     return kind
 
 
-register(BasisKind("constant", _ones, lambda basis: 1, exponents=_no_exponents))
-register(BasisKind("by_client", _ones, lambda basis: 1, apart=True, exponents=_no_exponents))
-register(
-    BasisKind(
-        "gaussian", _gaussian_design, centred=True, splits=True, exponents=_gaussian_exponents
-    )
-)
+register(BasisKind("constant", _ones, lambda basis: 1))
+register(BasisKind("by_client", _ones, lambda basis: 1, apart=True))
+register(BasisKind("gaussian", _gaussian_design, centred=True, splits=True))
 register(BasisKind("function", None))
 register(BasisKind("subgroups", None))
 

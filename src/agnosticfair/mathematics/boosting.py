@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from agnosticfair.compiled import compiled
 from agnosticfair.mathematics.linear import log_loss, sigmoid
 from agnosticfair.mathematics.trees import (
     LEAF,
@@ -23,11 +22,11 @@ from agnosticfair.mathematics.trees import (
     Forest,
     from_numbers,
     goes_right,
-    leaves,
     margins,
     ranks,
     unpack,
 )
+from agnosticfair.threads import compiled
 
 GRADIENT_BITS = 20
 """Gradients are multiples of 2^-20 where the number of rows allows it."""
@@ -94,26 +93,24 @@ def gradient_bits(n: int, columns: int) -> int:
 
 
 def gradients(
-    margin: np.ndarray, target: np.ndarray, bits: int, weights: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+    margin: Any, target: Any, bits: int, weights: Any = None, xp: Any = np
+) -> tuple[Any, Any]:
     """Gradient and Hessian of each row's logistic loss in its margin, multiples of 2^-bits, which float32 holds.
 
     >>> gradients(np.zeros(1), np.ones(1), 20)
     (array([-0.5], dtype=float32), array([0.25], dtype=float32))
     """
-    p, unit = sigmoid(margin), 2.0**bits
-    g, h = np.rint((p - target) * unit) / unit, np.rint(p * (1.0 - p) * unit) / unit
+    p, unit = sigmoid(margin, xp), 2.0**bits
+    g, h = xp.round((p - target * 1.0) * unit) / unit, xp.round(p * (1.0 - p) * unit) / unit
     if weights is not None:  # rounded before, too: a row that weighs 2 counts as the row twice
-        g, h = np.rint(g * weights * unit) / unit, np.rint(h * weights * unit) / unit
-    return g.astype(np.float32), h.astype(np.float32)
+        g, h = xp.round(g * weights * unit) / unit, xp.round(h * weights * unit) / unit
+    return xp.asarray(g, dtype=xp.float32), xp.asarray(h, dtype=xp.float32)
 
 
-def losses(
-    margin: np.ndarray, target: np.ndarray, bits: int, weights: np.ndarray | None = None
-) -> np.ndarray:
+def losses(margin: Any, target: Any, bits: int, weights: Any = None, xp: Any = np) -> Any:
     """Each row's logistic loss, a multiple of 2^-bits."""
-    loss, unit = log_loss(margin, target), 2.0**bits
-    return np.rint((loss if weights is None else loss * weights) * unit) / unit
+    loss, unit = log_loss(margin, target * 1.0, xp), 2.0**bits
+    return xp.round((loss if weights is None else loss * weights) * unit) / unit
 
 
 def histogram(
@@ -237,16 +234,47 @@ class CodedRows:
     folds: int
     weights: np.ndarray | None
     bits: int
+    xp: ClassVar[Any] = np
 
-    def trains(self, model: int) -> np.ndarray:
+    def trains(self, model: int) -> Any:
         """The rows that a model is trained on, (n,) bool."""
         fold, head = divmod(model, len(self.target))
         return self.counts[head] & (self.fold != fold) if fold < self.folds else self.counts[head]
 
-    def judged(self, model: int) -> np.ndarray:
-        """The rows that a fold's model is judged by: those of the fold."""
+    def loss(self, margin: Any, model: int) -> float:
+        """The loss of a fold's rows, by which its model is judged."""
         fold, head = divmod(model, len(self.target))
-        return self.counts[head] & (self.fold == fold)
+        on = self.counts[head] & (self.fold == fold)
+        weights = None if self.weights is None else self.weights[on]
+        bits = min(LOSS_BITS, self.bits)
+        return float(losses(margin[on], self.target[head][on], bits, weights, self.xp).sum())
+
+    def gradients(self, margin: Any, model: int) -> tuple[Any, Any]:
+        """Gradient and Hessian of every row's loss at these margins."""
+        target = self.target[model % len(self.target)]
+        return gradients(margin, target, self.bits, self.weights, self.xp)
+
+    def margins(self, forest: Forest, bins: Bins) -> Any:
+        """The log odds of every row, (n,)."""
+        return margins(forest, bins, self.columns)
+
+    def places(self) -> Any:
+        """Where rows stand before a tree: in its root."""
+        return np.zeros(len(self.fold), np.uint8)
+
+    def descend(self, place: Any, tree: Forest, bins: Bins, start: int, end: int) -> Any:
+        """The rows' places within level ``end`` of a forest's first tree, from those within level ``start``."""
+        return descend(place, tree, bins, self.columns, start, end)
+
+    def leaf_values(self, place: Any, tree: Forest) -> Any:
+        """What the leaves of a forest's first tree add."""
+        return tree.value[0].astype(float).take(place)
+
+    def histogram(self, way: Way, slots: np.ndarray, bins: Bins) -> np.ndarray:
+        """Sums of the rows that the model of this way is trained on, (slots, B, 3).  slots: (256,), of places."""
+        slot = slots.take(way.place)
+        slot[way.apart] = -1
+        return histogram(self.codes, slot, way.g, way.h, int(slots.max()) + 1, bins)
 
 
 @dataclass
@@ -256,13 +284,13 @@ class Way:
     rows that it is not trained on."""
 
     done: Forest
-    margin: np.ndarray
-    apart: np.ndarray
+    margin: Any
+    apart: Any
     now: Forest | None = None
     level: int = 0
-    place: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
-    g: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    h: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    place: Any = None
+    g: Any = None
+    h: Any = None
 
 
 @dataclass
@@ -324,15 +352,14 @@ def go(
     """The way of one model's rows, up to where a request is: ``level`` levels of ``now`` after the trees ``done``."""
     way = walk.ways.get(model)
     if way is None or not _known(way, done, bins):
-        apart = np.flatnonzero(~rows.trains(model))
-        way = Way(done, margins(done, bins, rows.columns), apart)
-        _face(way, rows, model)
+        way = Way(done, rows.margins(done, bins), rows.xp.where(~rows.trains(model))[0])
+        way.g, way.h = rows.gradients(way.margin, model)
     elif len(done) > len(way.done):
         _add_tree(way, rows, bins, done)
-        _face(way, rows, model)
+        way.g, way.h = rows.gradients(way.margin, model)
     if way.now is None or way.level > level or not _grows_from(way.now, now, way.level):
-        way.level, way.place = 0, np.zeros(len(way.margin), np.uint8)
-    way.place = descend(way.place, now, bins, rows.columns, way.level, level)
+        way.level, way.place = 0, rows.places()
+    way.place = rows.descend(way.place, now, bins, way.level, level)
     way.now, way.level = now, level
     walk.ways[model] = way
     return way
@@ -348,26 +375,12 @@ def _known(way: Way, done: Forest, bins: Bins) -> bool:
 
 def _add_tree(way: Way, rows: CodedRows, bins: Bins, done: Forest) -> None:
     """Add the last tree to the margins: from where the rows stand in it, if they do."""
-    before = done.first(len(done) - 1, bins)
-    last = Forest(
-        done.column[-1:],
-        done.threshold[-1:],
-        done.missing_right[-1:],
-        done.sets[len(before.sets) :],
-        done.value[-1:],
-    )
-    if way.now is not None and _grows_from(way.now, last, way.level):
-        place = descend(way.place, last, bins, rows.columns, way.level, last.depth)
-    else:
-        place = leaves(last, bins, rows.columns, 0, ranks(last, bins))
-    way.margin += last.value[0].astype(float).take(place)
+    last = done.only(len(done) - 1, bins)
+    if way.now is None or not _grows_from(way.now, last, way.level):
+        way.level, way.place = 0, rows.places()
+    way.place = rows.descend(way.place, last, bins, way.level, last.depth)
+    way.margin += rows.leaf_values(way.place, last)
     way.done, way.now = done, None
-
-
-def _face(way: Way, rows: CodedRows, model: int) -> None:
-    """The gradients at the margin."""
-    target = rows.target[model % len(rows.target)]
-    way.g, way.h = gradients(way.margin, target, rows.bits, rows.weights)
 
 
 def level_sums(
@@ -406,17 +419,7 @@ def level_sums(
         rows_of_model = np.flatnonzero(count[:, 0] == model)
         slots = np.full(256, -1, np.int16)
         slots[count[rows_of_model, 1]] = np.arange(len(rows_of_model))
-        slot = slots.take(way.place)
-        slot[way.apart] = -1
-        hist[rows_of_model] = histogram(rows.codes, slot, way.g, way.h, len(rows_of_model), bins)
+        hist[rows_of_model] = rows.histogram(way, slots, bins)
         if level == 0 and model < rows.folds * heads:
-            loss[model % heads] += _loss(way, rows, model)
+            loss[model % heads] += rows.loss(way.margin, model)
     return {"hist": hist, "loss": loss}
-
-
-def _loss(way: Way, rows: CodedRows, model: int) -> float:
-    judged, target = rows.judged(model), rows.target[model % len(rows.target)]
-    weights: Any = None if rows.weights is None else rows.weights[judged]
-    return float(
-        losses(way.margin[judged], target[judged], min(LOSS_BITS, rows.bits), weights).sum()
-    )

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
-from typing import Any
 
 import numpy as np
 
@@ -113,27 +112,26 @@ def under_floor(A: Ambiguity, masses: np.ndarray, floor: float) -> list[int]:
 
 @dataclass(frozen=True)
 class Surrogate:
-    """g: 'sigmoid' of d / temperature, compared as rates; 'covariance', g = d (eq. fairness_convariance);
-    or 'loss', the model's own loss."""
+    """g: 'sigmoid' of d / temperature, compared as rates; or 'loss', the model's own loss."""
 
     kind: str = "sigmoid"
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        require_name("surrogate", self.kind, ("sigmoid", "covariance", "loss"))
+        require_name("surrogate", self.kind, ("sigmoid", "loss"))
         require(POSITIVE, temperature=self.temperature)
 
 
-def surrogate_values(surrogate: Surrogate, d: Any, xp: Any = np) -> tuple[Any, Any, Any]:
-    """g, g' and g'' at the signed distances d.  xp: numpy or torch.
+def surrogate_values(
+    surrogate: Surrogate, d: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """g, g' and g'' at the signed distances d, of a sigmoid.
 
     >>> [float(v[0]) for v in surrogate_values(Surrogate(), np.zeros(1))]
     [0.5, 0.25, 0.0]
     """
-    if surrogate.kind == "covariance":
-        return d, xp.ones_like(d), xp.zeros_like(d)
     T = surrogate.temperature
-    g = sigmoid(d / T, xp)
+    g = sigmoid(d / T)
     gradient = g * (1.0 - g) / T
     return g, gradient, gradient * (1.0 - 2.0 * g) / T
 
@@ -150,12 +148,6 @@ def rate_cut(alpha: np.ndarray, psi_theta: np.ndarray, j: int, k: int | None = N
     if k is not None:
         C[k] = -alpha / (alpha @ psi_theta[k])
     return C
-
-
-def covariance_cut(alpha: np.ndarray, psi_theta: np.ndarray, s_bar: float) -> np.ndarray:
-    """C with <C, psi_g> = (1/n) sum_i theta(x_i) (s_i - s_bar) g_i, for two groups 0 and 1."""
-    n = alpha @ psi_theta.sum(axis=0)
-    return np.outer(np.arange(len(psi_theta)) - s_bar, alpha) / n
 
 
 def kernel_cuts(
@@ -288,16 +280,3 @@ class Extremes:
         """An alpha that shows something, for the record; it may break the floor of k."""
         alpha, mass = self._at(j, 1).alpha, self._of[2][k]
         return [alpha] if alpha @ mass > self._of[3] * self._of[0].n else []
-
-
-def worst_covariance_cuts(
-    A: Ambiguity, psi_g: np.ndarray, psi_theta: np.ndarray, s_bar: float
-) -> np.ndarray:
-    """The two cuts of the reweightings with the largest and the lowest covariance."""
-    psi_C = (np.arange(len(psi_g)) - s_bar) @ psi_g
-    return np.array(
-        [
-            sign * covariance_cut(worst_linear(A, sign * psi_C).alpha, psi_theta, s_bar)
-            for sign in (1.0, -1.0)
-        ]
-    )

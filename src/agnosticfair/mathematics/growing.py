@@ -13,7 +13,6 @@ from math import inf, log
 
 import numpy as np
 
-from agnosticfair.compiled import compiled
 from agnosticfair.mathematics.boosting import Boosting, G, H, N
 from agnosticfair.mathematics.trees import (
     LEAF,
@@ -24,6 +23,7 @@ from agnosticfair.mathematics.trees import (
     is_categorical,
     joined,
 )
+from agnosticfair.threads import compiled
 
 _TINY, _MINIMUM = 1e-12, 1e-9
 """Added to Hessians; and the share of a node's score that a split must add."""

@@ -54,7 +54,7 @@ def log_loss(d: Any, y: Any, xp: Any = np) -> Any:
     return (d + abs(d)) / 2 + xp.log1p(xp.exp(-abs(d))) - y * d
 
 
-def log_loss_derivatives(d: Any, y: Any, xp: Any = np) -> tuple[Any, Any]:
+def log_loss_derivatives(d: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """First and second derivative of the loss in d: sigmoid(d) - y and sigmoid(d) (1 - sigmoid(d))."""
-    p = sigmoid(d, xp)
+    p = sigmoid(d)
     return p - y, p * (1.0 - p)

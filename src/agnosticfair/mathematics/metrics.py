@@ -63,6 +63,17 @@ class Metric:
         """Whether rows without labels can say nothing about it."""
         return self.bounds or self.uses_labels
 
+    @property
+    def ratio(self) -> str:
+        """The lowest rate over the highest, in words; '' where rates are bounded alone.
+
+        >>> PARITY.ratio, METRICS["equal_opportunity"].ratio
+        ('impact ratio', 'ratio of true positive rates')
+        """
+        if self.bounds:
+            return ""
+        return self.quantity.replace("difference", "ratio") if self.uses_labels else "impact ratio"
+
 
 METRICS: dict[str, Metric] = {}
 """The metrics by name; ``register_metric`` adds to them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,7 +23,7 @@ COEFFICIENT_BITS = 28
 PROBABILITY_BITS = 20
 """Probabilities and utilities are multiples of 2^-20."""
 
-CURVATURE_BITS, HESSIAN_ROWS, CHUNK, TILE = 6, 1 << 17, 2048, 64
+CURVATURE_BITS, HESSIAN_ROWS, MULTIPLIER, CHUNK, TILE = 6, 1 << 17, -7046029254386353131, 2048, 64
 """The Hessian is a model of steps and nothing else, on a coarser grid: a row's curvature is a multiple of 2^-6 or
 finer, and about HESSIAN_ROWS of all sites' rows enter it, drawn by a hash of their probabilities.  It is added up by
 CHUNK rows, and by TILE directions: only its upper triangle is needed."""
@@ -39,22 +39,26 @@ def direction_bits(bits: int) -> int:
 
 
 class Weights(Protocol):
-    """The weight functions b of some rows, the last of them overall, b = 1."""
+    """The weight functions b of some rows, the last of them overall, b = 1.  Rows are arrays of ``xp``, numpy or torch;
+    coefficients and sums are numpy's."""
+
+    @property
+    def xp(self) -> Any: ...
 
     @property
     def size(self) -> int:
         """K, with overall."""
         ...
 
-    def weigh(self, a: np.ndarray) -> np.ndarray:
+    def weigh(self, a: np.ndarray) -> Any:
         """sum_k b_k(x) a_k of every row, (n,).  a: (K,)."""
         ...
 
-    def add(self, V: np.ndarray) -> np.ndarray:
+    def add(self, V: Any) -> np.ndarray:
         """sum_i b_k(x_i) v_i of every v, (m, K).  V: (m, n)."""
         ...
 
-    def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def columns(self, which: np.ndarray, rows: Any) -> Any:
         """b of these weight functions and rows, (which, rows)."""
         ...
 
@@ -64,6 +68,7 @@ class Dense:
     """Weight functions as a matrix, (n, K), overall included."""
 
     b: np.ndarray
+    xp: Any = np
 
     @property
     def size(self) -> int:
@@ -93,9 +98,9 @@ class Estimated:
         What the rows weigh; None for one each.
     """
 
-    c: np.ndarray
-    pi: np.ndarray
-    weights: np.ndarray | None = None
+    c: Any
+    pi: Any
+    weights: Any = None
 
 
 def utility(eta: np.ndarray, costs: tuple[float, float] = (1.0, 1.0)) -> np.ndarray:
@@ -110,7 +115,7 @@ def utility(eta: np.ndarray, costs: tuple[float, float] = (1.0, 1.0)) -> np.ndar
 
 def score(
     rows: Estimated, b: Weights, A: np.ndarray, nu: float = 0.0, W: np.ndarray | None = None
-) -> np.ndarray:
+) -> Any:
     """The rule's score of every row, (n,); a decision is positive where it is above 0.  A: (K, P).  W: (K,), or None.
 
     >>> rows = Estimated(np.array([0.5]), np.array([[0.25], [0.75]]))
@@ -126,16 +131,16 @@ def score(
     return margins
 
 
-def smoothed(t: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def smoothed(t: Any, eps: float, xp: Any = np) -> tuple[Any, Any, Any]:
     """eps softplus(t / eps), its derivative d, and 4 d (1 - d); for eps = 0 max(t, 0), t > 0, and 0.
 
     >>> [v.round(3).tolist() for v in smoothed(np.array([0.0, 1.0]), 0.5)]
     [[0.347, 1.063], [0.5, 0.881], [1.0, 0.42]]
     """
     if not eps:
-        return np.maximum(t, 0.0), (t > 0).astype(float), np.zeros(len(t))
-    d = sigmoid(t / eps)
-    value = np.maximum(t, 0.0) + eps * np.log1p(np.exp(-np.abs(t) / eps))
+        return xp.clip(t, 0.0, None), (t > 0) * 1.0, t * 0.0
+    d = sigmoid(t / eps, xp)
+    value = xp.clip(t, 0.0, None) + eps * xp.log1p(xp.exp(-abs(t) / eps))
     return value, d, 4.0 * d * (1.0 - d)
 
 
@@ -166,66 +171,64 @@ class Directions:
         return len(self.k) + len(self.mixed)
 
 
-def sampled_rows(rows: Estimated, n: int) -> np.ndarray:
+def sampled_rows(rows: Estimated, n: int, xp: Any = np) -> Any:
     """Which rows enter the Hessian, as bool, by a hash of what is estimated of them: the same for any split.
 
     >>> sampled_rows(Estimated(np.zeros(2), np.zeros((1, 2))), 2)
     array([ True,  True])
     """
-    among = n // HESSIAN_ROWS
+    among, key = n // HESSIAN_ROWS, xp.asarray(rows.c * 0, dtype=xp.int64)
     if among < 2:
-        return np.ones(len(rows.c), bool)
-    key = np.zeros(len(rows.c), np.uint64)
+        return key == 0
     for v in (rows.c, *rows.pi):
-        whole = np.rint(v * 2.0**PROBABILITY_BITS).astype(np.int64).astype(np.uint64)
-        key = (key ^ whole) * np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(29)
-    return key % np.uint64(among) == 0
+        key = (key ^ xp.asarray(xp.round(v * 2.0**PROBABILITY_BITS), dtype=xp.int64)) * MULTIPLIER
+        key = key ^ (key >> 29)
+    return (key >> 1) % among == 0  # numpy's and PyTorch's whole numbers wrap alike
 
 
 def hessian(
     rows: Estimated,
     b: Weights,
-    curvature: np.ndarray,
+    curvature: Any,
     at: Directions,
     bits: int,
-    inside: np.ndarray,
+    inside: Any,
 ) -> tuple[np.ndarray, float]:
     """sum_i curvature_i v_i v_i' over the rows inside, (a, a), exactly, and the sum of their curvatures; below the
     diagonal some of it is not filled in.
 
     v_ie = b_k (first pi_j - second pi_l)."""
-    row_weights = weighed(curvature[None].copy(), bits - 2 * direction_bits(bits), rows.weights)[0]
-    chosen = np.flatnonzero((row_weights > 0) & inside)
+    w = weighed(curvature[None] * 1.0, bits - 2 * direction_bits(bits), rows.weights)[0]
+    chosen = (w > 0) & inside
     matrix = np.zeros((at.size, at.size))
-    for columns, v in _directed(rows, b, at, chosen, direction_bits(bits)):
-        h = v * row_weights[columns]
-        for a in range(0, at.size, TILE):
-            matrix[a : a + TILE, a:] += h[a : a + TILE] @ v[a:].T
-    return matrix, float(row_weights[chosen].sum())
+    chunk, tile = (CHUNK, TILE) if b.xp is np else (HESSIAN_ROWS, at.size)
+    for columns, v in _directed(rows, b, at, b.xp.where(chosen)[0], chunk, direction_bits(bits)):
+        h = v * w[columns]
+        for a in range(0, at.size, tile):
+            matrix[a : a + tile, a:] += in_numpy(h[a : a + tile] @ v[a:].T)
+    return matrix, float(w[chosen].sum())
 
 
 def _directed(
-    rows: Estimated, b: Weights, at: Directions, chosen: np.ndarray, bits: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    rows: Estimated, b: Weights, at: Directions, chosen: Any, chunk: int, bits: int
+) -> Iterator[tuple[Any, Any]]:
     """Chunks of the chosen rows, and their v, (a, rows), on the grid."""
-    P = len(rows.pi)
+    xp, P = b.xp, len(rows.pi)
     j, other = np.where(at.j < 0, P + 1 - at.j, at.j), np.where(at.other < 0, P, at.other)
+    first, second = (xp.asarray(v[:, None]) for v in (at.first, at.second))
     mixed = [_mixed(rows, b, C) for C in at.mixed]
-    for start in range(0, len(chosen), CHUNK):
-        columns = chosen[start : start + CHUNK]
-        zeros, c = np.zeros((2, len(columns))), rows.c[None, columns]
-        stacked = np.vstack([rows.pi[:, columns], zeros, zeros[:1] + 1.0, c])
-        v = np.empty((at.size, len(columns)))
-        each = v[: len(at.k)]
-        np.take(stacked, j, axis=0, out=each, mode="clip")
-        each *= at.first[:, None]
-        second = stacked[other]
-        second *= at.second[:, None]
-        each -= second
-        each *= b.columns(at.k, columns)
-        for row, m in zip(v[len(at.k) :], mixed, strict=True):
-            row[:] = m[columns]
+    for start in range(0, len(chosen), chunk):
+        columns = chosen[start : start + chunk]
+        c = rows.c[None, columns]
+        stacked = xp.concatenate([rows.pi[:, columns], c * 0.0, c * 0.0, c * 0.0 + 1.0, c])
+        v = stacked[j]
+        v *= first
+        taken = stacked[other]
+        taken *= second
+        v -= taken
+        v *= b.columns(at.k, columns)
+        if mixed:
+            v = xp.concatenate([v, *(m[None, columns] for m in mixed)])
         yield columns, on_grid(v, bits)
 
 
@@ -280,49 +283,53 @@ class Points:
 
 
 def evaluate(
-    rows: Estimated, b: Weights, y: np.ndarray, points: Points, n: int, bits: int
+    rows: Estimated, b: Weights, y: Any, points: Points, n: int, bits: int
 ) -> dict[str, np.ndarray]:
     """The sums over rows that ``Points.shapes`` lists, of values on a grid of 2^-bits.
 
     n: of all sites.  y: labels, of which ``right`` counts those that the hard decisions give.
     """
-    sums = {k: np.zeros(v) for k, v in points.shapes().items()}
+    xp, sums = b.xp, {k: np.zeros(v) for k, v in points.shapes().items()}
     for t, eps in enumerate(points.eps):
-        margins = score(
-            rows, b, points.A[t], points.nu[t], None if points.W is None else points.W[t]
-        )
-        value, d, curvature = smoothed(margins, float(eps))
-        hard = (margins > 0) == (y > 0)
-        plain = weighed(np.stack([value, d * rows.c, hard, d]), bits, rows.weights)
-        sums["value"][t], sums["utility"][t], sums["right"][t] = plain[:3].sum(axis=1)
-        sums["positives"][t] = plain[3].sum()
-        V = weighed(d * rows.pi, bits, rows.weights)
+        W = None if points.W is None else points.W[t]
+        margins = score(rows, b, points.A[t], points.nu[t], W)
+        value, d, curvature = smoothed(margins, float(eps), xp)
+        hard = ((margins > 0) == (y > 0)) * 1.0
+        plain = weighed(xp.stack([value, d * rows.c, hard, d]), bits, rows.weights)
+        for name, v in zip(("value", "utility", "right", "positives"), plain, strict=True):
+            sums[name][t] = float(v.sum())
         if t == 0 and points.directions is not None:
-            chosen = sampled_rows(rows, n)
-            h, total = hessian(rows, b, curvature, points.directions, bits, chosen)
+            inside = sampled_rows(rows, n, xp)
+            h, total = hessian(rows, b, curvature, points.directions, bits, inside)
             sums |= {"hessian": h[np.triu_indices(len(h))], "drawn": np.array(total)}
-            sums["curvature"] = weighed(curvature[None], bits, rows.weights).sum()
-        sums["decided"][t] = b.add(V)
+            curvature = weighed(curvature[None], bits, rows.weights)
+            sums["curvature"] = np.array(float(curvature.sum()))
+        sums["decided"][t] = b.add(weighed(d * rows.pi, bits, rows.weights))
         if points.W is not None:
             sums["worth"][t] = b.add(plain[1:2])[0]
     if points.masses and points.W is not None:
-        sums["worths"] = b.add(weighed(rows.c[None].copy(), bits, rows.weights))[0]
+        sums["worths"] = b.add(weighed(rows.c[None] * 1.0, bits, rows.weights))[0]
     return sums | (_masses(rows, b, bits) if points.masses else {})
 
 
 def _masses(rows: Estimated, b: Weights, bits: int) -> dict[str, np.ndarray]:
     """What each group and weight function weigh; and the totals of c, its positive and its negative subgroup."""
-    ones = np.ones((1, len(rows.c)))
-    added = b.add(weighed(np.vstack([rows.pi, ones]), bits, rows.weights))
-    signed = np.stack([rows.c, np.maximum(rows.c, 0.0), np.minimum(rows.c, 0.0)])
-    totals = weighed(signed, bits, rows.weights).sum(axis=1)
-    return {"mass": added[:-1], "members": added[-1], "totals": totals}
+    c = rows.c[None]
+    added = b.add(weighed(b.xp.concatenate([rows.pi, c * 0.0 + 1.0]), bits, rows.weights))
+    signed = b.xp.concatenate([c, b.xp.clip(c, 0.0, None), b.xp.clip(c, None, 0.0)])
+    totals = [float(v.sum()) for v in weighed(signed, bits, rows.weights)]
+    return {"mass": added[:-1], "members": added[-1], "totals": np.array(totals)}
 
 
-def weighed(V: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+def weighed(V: Any, bits: int, weights: Any) -> Any:
     """V times the rows' weights, on the grid, in place: rounded before and after.  V: (m, n)."""
     on_grid(V, bits)
     if weights is not None:
         V *= weights
         on_grid(V, bits)
     return V
+
+
+def in_numpy(v: Any) -> np.ndarray:
+    """A matrix of either library, as numpy's."""
+    return v if isinstance(v, np.ndarray) else v.cpu().numpy()

@@ -327,27 +327,24 @@ def counted(
 def counting(
     codes: np.ndarray, sizes: Sequence[int], subgroups: Sequence[Subgroup]
 ) -> Callable[[np.ndarray, int], np.ndarray]:
-    """``counted`` of cells that are not known yet: crossed axes tell of one and two values, and deeper subgroups take
-    one pass over the rows for each set of columns that they use."""
-    depth = np.array([len(subgroup) for subgroup in subgroups], int)
-    shallow, deep = (np.flatnonzero(which) for which in ((depth > 0) & (depth < 3), depth > 2))
-    rows = cross(codes, sizes) if len(shallow) else None
-    at = places(sizes, [subgroups[m] for m in shallow.tolist()])
-    together = by_axes([subgroups[m] for m in deep.tolist()])
+    """``counted`` of cells that are not known yet: one pass over the rows for each set of axes that subgroups use, so
+    that memory does not grow with the pairs of values that nobody asks for."""
+    together = by_axes(subgroups)
     columns = np.ascontiguousarray(codes.T, np.int64)
+    gaps = np.array([(column < 0).any() for column in columns], bool)
 
     def count_by(strata: np.ndarray, count: int) -> np.ndarray:
         strata = np.asarray(strata, np.int64)
         counts = np.zeros((len(subgroups), count), np.int64)
-        counts[depth == 0] = np.bincount(strata, minlength=count)
-        if rows is not None:
-            counts[shallow] = pair_counts(rows, strata, count)[:, *at].T
         for axes, (members, values) in together.items():
             shape, columns_here = tuple(sizes[axis] for axis in axes), columns[list(axes)]
-            inside = (columns_here >= 0).all(axis=0)
-            flat = _flat(columns_here[:, inside], shape) * count + strata[inside]
+            cells = strata
+            if gaps[list(axes)].any():
+                inside = (columns_here >= 0).all(axis=0)
+                columns_here, cells = columns_here[:, inside], strata[inside]
+            flat = _flat(columns_here, shape) * count + cells
             tallied = np.bincount(flat, minlength=prod(shape) * count).reshape(-1, count)
-            counts[deep[members]] = tallied[_flat(values.T, shape)]
+            counts[members] = tallied[_flat(values.T, shape)]
         return counts
 
     return count_by
@@ -497,56 +494,24 @@ def gram(crossed: Crossed, V: np.ndarray) -> np.ndarray:
            [0., 0., 0., 0.],
            [1., 2., 0., 3.]])
     """
-    rows = V.reshape(prod(V.shape[:-1]), V.shape[-1])
-    matrix = _grams(crossed, lambda codes, k: np.array([np.bincount(codes, v, k) for v in rows]))
-    return matrix.reshape(*V.shape[:-1], *matrix.shape[1:])
+    rows, order = V.reshape(prod(V.shape[:-1]), V.shape[-1]), crossed.order
+    sums = np.empty((len(rows), len(order), len(order)))
 
+    def tallied(codes: np.ndarray, k: int) -> np.ndarray:
+        return np.array([np.bincount(codes, v, k) for v in rows])
 
-def pair_counts(crossed: Crossed, strata: np.ndarray, count: int) -> np.ndarray:
-    """Rows of every pair of values in each cell, (count, I, I).  strata: (n,), each < count.
-
-    >>> pair_counts(cross(np.array([[0], [1]]), (2,)), np.array([0, 0]), 1)
-    array([[[1., 0.],
-            [0., 1.]]])
-    """
-    return _grams(
-        crossed,
-        lambda codes, k: (
-            np.bincount(codes * count + strata, minlength=k * count)
-            .reshape(k, count)
-            .T.astype(float)
-        ),
-    )
-
-
-def _grams(crossed: Crossed, tally: Callable[[np.ndarray, int], np.ndarray]) -> np.ndarray:
-    """What is tallied by combinations of blocks, as Gram matrices of values, (k, I, I).  tally: from the rows'
-    combinations and how many there are to (k, combinations)."""
-    order, crossed_counts = crossed.order, np.zeros((0, 0, 0))
     for block in crossed.blocks:
-        counted = tally(block.codes, len(block.hot))
-        crossed_counts = (
-            crossed_counts
-            if len(crossed_counts)
-            else np.empty((len(counted), len(order), len(order)))
-        )
-        crossed_counts[:, block.axes_slice, block.axes_slice] = block.hot.T @ (
-            counted[:, :, None] * block.hot
-        )
+        inside = block.hot.T @ (tallied(block.codes, len(block.hot))[:, :, None] * block.hot)
+        sums[:, block.axes_slice, block.axes_slice] = inside
     for i, j in combinations(range(len(crossed.blocks)), 2):
         a, b = crossed.blocks[i], crossed.blocks[j]
         shape = len(a.hot), len(b.hot)
-        between = a.hot.T @ tally(crossed.both(i, j), prod(shape)).reshape(-1, *shape) @ b.hot
-        (
-            crossed_counts[:, a.axes_slice, b.axes_slice],
-            crossed_counts[:, b.axes_slice, a.axes_slice],
-        ) = (
-            between,
-            between.transpose(0, 2, 1),
-        )
-    grams = np.empty_like(crossed_counts)
-    grams[:, order[:, None], order] = crossed_counts
-    return grams
+        between = a.hot.T @ tallied(crossed.both(i, j), prod(shape)).reshape(-1, *shape) @ b.hot
+        sums[:, a.axes_slice, b.axes_slice] = between
+        sums[:, b.axes_slice, a.axes_slice] = between.transpose(0, 2, 1)
+    grams = np.empty_like(sums)
+    grams[:, order[:, None], order] = sums
+    return grams.reshape(*V.shape[:-1], *grams.shape[1:])
 
 
 def entries(crossed: Crossed, rows: np.ndarray, columns: np.ndarray) -> tuple[Entries, ...]:

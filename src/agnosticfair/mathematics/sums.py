@@ -8,9 +8,9 @@ Under w with d = x.w, per kernel m and cell j (every sum with the rows' weights,
     psi_theta[j] = sum_{s=j} K                   (each with K = 1 as a last column: the uniform weights)
     H = sum (theta_L l'' + c g'') x x^T          theta_L = 1 - share + share K alpha,  c = K C[s]
 
-Every back end adds up ``of_loss`` and ``of_fair`` of its rows, numpy's or PyTorch's, in its own precision
-(``client/sums``); the server reads the totals by the names that ``named`` gives them.  A new column is a
-name here, what it reveals, and its value in the function below; one test holds all back ends to this module.
+A client adds up ``of_loss`` and ``of_fair`` of its rows (``client.float64``); the server reads the totals by these
+names.  A new column is a name here, what it reveals, and its value in the function below; one test holds the client to
+this module.
 """
 
 from __future__ import annotations
@@ -49,38 +49,38 @@ class RowValues(NamedTuple):
     """Of every row, (n,): loss, surrogate, their gradients and curvatures in d; 1 where the decision counts
     in psi_hat, and where it is right."""
 
-    loss: Any
-    gradient: Any
-    hessian: Any
-    g: Any
-    g_gradient: Any
-    g_hessian: Any
-    hat: Any
-    right: Any
-    one: Any
+    loss: np.ndarray
+    gradient: np.ndarray
+    hessian: np.ndarray
+    g: np.ndarray
+    g_gradient: np.ndarray
+    g_hessian: np.ndarray
+    hat: np.ndarray
+    right: np.ndarray
+    one: np.ndarray
 
 
-def row_values(d: Any, y: Any, surrogate: Surrogate, xp: Any = np) -> RowValues:
-    """What rows of signed distances d and labels y say, in the precision of d.  xp: numpy or torch.
+def row_values(d: np.ndarray, y: np.ndarray, surrogate: Surrogate) -> RowValues:
+    """What rows of signed distances d and labels y add.
 
     >>> row_values(np.zeros(1), np.ones(1), Surrogate()).loss.round(4)
     array([0.6931])
     """
-    loss, one = log_loss(d, y, xp), xp.ones_like(d)
-    gradient, hessian = log_loss_derivatives(d, y, xp)
+    loss, one = log_loss(d, y), np.ones_like(d)
+    gradient, hessian = log_loss_derivatives(d, y)
     right = ((d > 0) == (y > 0)) * one
     if surrogate.kind == "loss":
         return RowValues(loss, gradient, hessian, loss, gradient, hessian, one - right, right, one)
-    g, g_gradient, g_hessian = surrogate_values(surrogate, d, xp)
+    g, g_gradient, g_hessian = surrogate_values(surrogate, d)
     return RowValues(loss, gradient, hessian, g, g_gradient, g_hessian, (d > 0) * one, right, one)
 
 
-def of_loss(v: RowValues) -> tuple[tuple[Any, ...], Any]:
+def of_loss(v: RowValues) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """A row's part of OF_LOSS: its values, and what its features are multiplied with."""
     return (v.loss, v.one), v.gradient
 
 
-def of_fair(v: RowValues) -> tuple[tuple[Any, ...], Any]:
+def of_fair(v: RowValues) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """A row's part of OF_FAIR: its values, and what its features are multiplied with."""
     return (v.g, v.one, v.hat), v.g_gradient
 

@@ -115,6 +115,13 @@ class Forest:
         flags = self.threshold[:trees], self.missing_right[:trees]
         return Forest(head, *flags, sets, self.value[:trees], self.start)
 
+    def only(self, tree: int, bins: Bins) -> Forest:
+        """The forest of one of its trees."""
+        to = self.first(tree + 1, bins)
+        begin = int(is_categorical(self.column[:tree], bins).sum())
+        flags = to.threshold[tree:], to.missing_right[tree:]
+        return Forest(to.column[tree:], *flags, to.sets[begin:], to.value[tree:], self.start)
+
 
 def empty(depth: int, start: float = 0.0, trees: int = 0) -> Forest:
     """A forest of that many trees that add nothing.

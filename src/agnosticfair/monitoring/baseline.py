@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.subgroups import axes_of
+from agnosticfair.auditing.subgroups import CountedSubgroups
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table, intersected
 from agnosticfair.errors import ModelError
@@ -130,28 +130,25 @@ def baseline_of(
 
 def _baseline(certificate: Certificate, model: Model | None, limit: float | None) -> Baseline:
     assert certificate.sums is not None
-    axes = axes_of(certificate.sums)
-    listed = [
-        tuple((int(a), int(v)) for a, v in subgroup) for subgroup in certificate.sums["subgroups"]
-    ]
-    by_name = {subgroup_name(axes, subgroup): subgroup for subgroup in listed}
+    counted = CountedSubgroups.from_json(certificate.sums)
+    by_name = dict(zip(counted.names, counted.subgroups, strict=True))
     # overall is watched, estimable or not, against the bound over all
     watched = [
         certificate.subgroups[0],
         *(subgroup for subgroup in certificate.subgroups[1:] if subgroup.estimable),
     ]
     limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
-    counts = np.array(certificate.sums["pairs"], int).reshape((sum(sizes_of(axes)),) * 2)
+    assert counted.pairs is not None
     return Baseline(
-        axes=axes,
+        axes=counted.axes,
         subgroups=tuple(by_name[subgroup.name] for subgroup in watched),
-        counts=counts,
+        counts=counted.pairs,
         n=certificate.n,
         sensitive_features=(HANDED,) if model is None else model.sensitive_features,
         groups=certificate.groups,
         metric=certificate.metric,
         limits=tuple(limits) if limit is None else (limit,) * len(watched),
-        bound=1 / certificate.sums["min_share"],
+        bound=1 / counted.min_share,
         model="" if model is None else model.digest,
         subgroup_rows=tuple(subgroup.rows for subgroup in watched),
         compared=tuple(
@@ -173,7 +170,7 @@ def groups_of(table: Table, baseline: Baseline) -> np.ndarray:
 def strange_groups(table: Table, baseline: Baseline) -> dict[str, tuple[str, ...]]:
     """Groups that nothing was promised of, under their columns' name."""
     column = _group_column(table, baseline)
-    there = set() if column is None else {column.categories[k] for k in np.unique(column.codes)}
+    there = set() if column is None else {*column.present}
     unknown = sorted(g for g in there - {*baseline.groups} if MISSING not in g.split(" & "))
     return {" and ".join(baseline.sensitive_features): tuple(unknown)} if unknown else {}
 

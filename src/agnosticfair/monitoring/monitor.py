@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,15 @@ from agnosticfair.model import Model, check_labels
 from agnosticfair.monitoring.baseline import Baseline, baseline_of, groups_of, strange_groups
 from agnosticfair.monitoring.state import (
     ALIKE,
+    MAX_SKETCHES,
     MAX_STRANGE,
     MonitorState,
     from_bytes,
     latest,
     likeness,
-    recent,
     sketch_of,
 )
-from agnosticfair.monitoring.verdict import BatchNow, Verdict, batch_of, judge
+from agnosticfair.monitoring.verdict import SubgroupNow, Verdict, batch_of, judge
 from agnosticfair.settings import CONFIDENCE, require
 
 POSITIVE_LABEL = "1"
@@ -93,15 +93,12 @@ class Monitor:
         fresh = fresh_state(self.baseline)
         if self.path is None or not self.path.exists():
             return fresh
-        monitor_state = from_bytes(self.path.read_bytes(), f"file {self.path.name!r}")
-        if (
-            monitor_state.baseline != fresh.baseline
-            or monitor_state.counts.shape != fresh.counts.shape
-        ):
+        state = from_bytes(self.path.read_bytes(), f"file {self.path.name!r}")
+        if (state.baseline, state.counts.shape) != (fresh.baseline, fresh.counts.shape):
             raise ModelError(
                 f"file {self.path.name!r} watches another model or certificate: name another state file"
             )
-        return monitor_state
+        return state
 
     def update(
         self,
@@ -147,7 +144,8 @@ class Monitor:
                 self.state = self._counted(seen, batch, when, again, sample, who)
                 verdict = self.verdict()
                 self.state = self._noted(replace(verdict, batch=batch_now), when)
-                self.save()
+                if self.path is not None:
+                    write_atomically({self.path: self.state.to_bytes()})
             except BaseException:  # what is not on the disk is not counted here either
                 self.state = before
                 raise
@@ -159,18 +157,14 @@ class Monitor:
         if self.path is None:
             yield
             return
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(alone(self.path))
-            except OSError as error:
-                raise self._unwritten(error) from None
-            self.state = self._restored()
-            yield
-
-    def _unwritten(self, error: OSError) -> ModelError:
-        return ModelError(
-            f"cannot write the state to {str(self.path)!r}: {error.strerror}; the batch is not counted there"
-        )
+        try:
+            with alone(self.path):
+                self.state = self._restored()
+                yield
+        except OSError as error:
+            raise ModelError(
+                f"cannot write the state to {str(self.path)!r}: {error.strerror}; the batch is not counted there"
+            ) from None
 
     def predict(self, rows: Table, **options: Any) -> np.ndarray:
         """The model's decisions on rows that are counted before they are answered.
@@ -198,14 +192,6 @@ class Monitor:
             raise SettingsError("this monitor has no model: hand the decisions over with the rows")
         return self.model
 
-    def save(self) -> None:
-        """Write the state file, whole or not at all."""
-        if self.path is not None:
-            try:
-                write_atomically({self.path: self.state.to_bytes()})
-            except OSError as error:
-                raise self._unwritten(error) from None
-
     def _seen(self, rows: Table, decisions: np.ndarray | None, who: str) -> Batch:
         codes = codes_of(rows, self.baseline.axes, who)
         if decisions is None:
@@ -216,7 +202,7 @@ class Monitor:
         if rows.target is not None:
             positive = POSITIVE_LABEL if self.model is None else self.model.positive
             if self.model is not None:
-                check_labels(self.model, rows.target, f"the target of {who}")
+                check_labels(self.model, rows.target.present, f"the target of {who}")
             label = np.where(rows.labels(positive) > 0, 2, 1)
         bare = row_hashes(replace(rows, target=None))  # labels may come later
         content = np.sort(bare ^ decision.astype(np.uint64))  # whatever the order of rows
@@ -238,30 +224,23 @@ class Monitor:
         """The state with the batch in it; of one that was counted before without labels, with these."""
         state, labelled = self.state, bool(seen.label.any())
         digest = f"sample {seen.digest}" if sample else seen.digest
-        before = state.batches.get(digest)
-        if before is not None and not again and not (labelled and not before):
+        before = None if again else state.batches.get(digest)
+        if before or (before is not None and not labelled):
             raise DataError(
                 f"{who} has the very content of a batch that was counted: leave it out, or say by "
                 "again (--again) that it is another one"
             )
-        if before is None and not again and not sample:
-            self._check_fresh(seen, who)
-        counts = state.counts + batch.counts
-        batches = latest({**state.batches, digest: labelled})
-        sketches = state.sketches if sample else recent(state.sketches, seen.sketch)
-        if before is not None and not again:  # its labels came late
+        counts, sketches = state.counts + batch.counts, state.sketches
+        if before is not None:  # its labels came late
             counts = counts - self._tally(replace(seen, label=np.zeros_like(seen.label)))
         elif not sample:
-            whole = replace(state, batches={}) + batch
-            return replace(
-                whole,
-                batches=batches,
-                sketches=sketches,
-                since=state.since,
-                timeline=state.timeline,
-                last=when,
-            )
-        return replace(state, counts=counts, batches=batches, last=when)
+            if not again:
+                self._check_fresh(seen, who)
+            both = replace(state, batches={}, sketches=()) + batch
+            state = replace(both, since=state.since, timeline=state.timeline)
+            sketches = (*sketches, *filter(None, [seen.sketch]))[-MAX_SKETCHES:]
+        batches = latest({**self.state.batches, digest: labelled})
+        return replace(state, counts=counts, batches=batches, sketches=sketches, last=when)
 
     def _check_fresh(self, seen: Batch, who: str) -> None:
         """Raise where most of these rows were counted in an earlier batch."""
@@ -300,27 +279,25 @@ class Monitor:
             if now and word not in since:
                 since[word] = self.state.rows
         worst = verdict.subgroups[0] if verdict.subgroups else None
+        batch = verdict.batch
         point: dict[str, Any] = {
             "time": when,
             "rows": self.state.rows,
             "where": verdict.where,
             "decisions": verdict.decisions,
             "distance": verdict.distance,
-            "low": verdict.overall.low,
-            "high": verdict.overall.high,
-            "difference": verdict.overall.difference,
-            "worst": None if worst is None else worst.name,
-            "worst_low": None if worst is None else worst.low,
-            "batch": None if verdict.batch is None else _short(verdict.batch),
+            **_ends(verdict.overall),
+            "worst": worst and worst.name,
+            "worst_low": worst and worst.low,
+            "batch": batch and {"rows": batch.rows, "where": batch.where, **_ends(batch.overall)},
         }
         timeline = (*self.state.timeline, point)
         return replace(self.state, since=since, timeline=timeline).thinned()
 
 
-def _short(batch: BatchNow) -> dict[str, Any]:
-    """A batch on the timeline."""
-    fields = {"rows": batch.rows, "where": batch.where}
-    return fields | {k: getattr(batch.overall, k) for k in ("difference", "low", "high")}
+def _ends(subgroup: SubgroupNow) -> dict[str, Any]:
+    """A difference and its interval, on the timeline."""
+    return {key: getattr(subgroup, key) for key in ("difference", "low", "high")}
 
 
 def fresh_state(baseline: Baseline) -> MonitorState:

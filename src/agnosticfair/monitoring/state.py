@@ -121,13 +121,6 @@ def likeness(one: tuple[int, ...], other: tuple[int, ...]) -> float:
     return len({*both} & {*one} & {*other}) / len(both) if one and other else 0.0
 
 
-def recent(
-    sketches: tuple[tuple[int, ...], ...], fresh: tuple[int, ...]
-) -> tuple[tuple[int, ...], ...]:
-    """The sketches of the last batches, with this one."""
-    return (*sketches, fresh)[-MAX_SKETCHES:] if fresh else sketches
-
-
 def latest(batches: Mapping[str, bool]) -> dict[str, bool]:
     """The last MAX_BATCHES of them."""
     return dict([*batches.items()][-MAX_BATCHES:])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from agnosticfair.auditing.certificate import lower, upper
 from agnosticfair.mathematics.binomial import (
     lowest_difference,
     rate_bounds,
@@ -108,30 +109,27 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        within_limit = sum(p.verdict == "kept" for p in self.all_subgroups)
-        all_of, limits = 1 + len(self.subgroups), [p.limit for p in self.all_subgroups]
-        one = min(limits) == max(limits)
-        what = f"the limit of {self.limit:.4g}"
-        if not one:
-            what = f"its own limit ({min(limits):.4g} to {max(limits):.4g})"
+        limits = [p.limit for p in self.all_subgroups]
+        ends = " to ".join(map(upper, sorted({min(limits), max(limits)})))
         if self.decisions == "broken":
             worst = next(p for p in self.all_subgroups if p.verdict == "broken")
             since = f" since row {self.since['broken']:,}" if "broken" in self.since else ""
             return (
-                f"The limit of {worst.limit:.4g} is broken{since}: at least {worst.low:.3f} between groups of "
+                f"The limit of {upper(worst.limit)} is broken{since}: at least {lower(worst.low, 3)} between groups of "
                 f"{worst.name!r} ({worst.rows:,} rows)."
             )
         if self.decisions == "kept":
-            if all_of == 1:
-                where = "overall, the one subgroup there is,"
-                return f"The limit of {self.limit:.4g} is kept {where} after {self.rows:,} rows."
-            return f"Each of {all_of} subgroups keeps {what} after {self.rows:,} rows."
-        sentence = (
-            f"{within_limit} of {all_of} subgroups are known to keep {what}, none to break it"
+            who = (
+                f"each of {len(limits)} subgroups keeps its"
+                if len(limits) > 1
+                else "overall keeps the"
+            )
+            return f"Kept: after {self.rows:,} rows {who} limit ({ends})."
+        within_limit = sum(p.verdict == "kept" for p in self.all_subgroups)
+        return (
+            f"Not yet known: after {self.rows:,} rows {within_limit} of {len(limits)} subgroups surely keep their "
+            f"limits ({ends}), and none surely breaks one."
         )
-        if all_of == 1:
-            sentence = f"overall, the one subgroup there is, may keep {self.limit:.4g} or break it"
-        return f"Not yet known: after {self.rows:,} rows {sentence}."
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "sentence": self.sentence, "alarm": self.alarm}

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from agnosticfair.data.summary import SummaryStatistics
+from agnosticfair.data.records import put_together, taken_apart
+from agnosticfair.data.summary import SummaryStatistics, merge
 from agnosticfair.errors import FederationError, ModelError, SettingsError
-from agnosticfair.protocol.records import put_together, taken_apart
 from agnosticfair.protocol.requests import REQUESTS, Request, Task, step_of
 
 RequestT = TypeVar("RequestT", bound=Request, covariant=True)
-FORMAT = "agnosticfair-message-3"
+FORMAT = "agnosticfair-message-4"
 NARROW = tuple(map(np.dtype, ("u1", "u2", "i2", "i4", "f4", "f8")))
 """Kinds of numbers of which a task's estimates may consist."""
 
@@ -194,6 +196,23 @@ def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, Any]:
     return total, (a - (total - back)) + (b - back)
 
 
+def together(answers: Mapping[str, Any]) -> Any:
+    """One answer for all of these, which are of one kind.
+
+    >>> together({"a": Reply(1, {}), "b": Reply(1, {})})
+    Reply(round=1, sums={})
+    """
+    replies = [answers[key] for key in sorted(answers)]
+    if all(isinstance(answer, Reply) for answer in replies):
+        return add_up(replies)
+    if all(isinstance(answer, SummaryStatistics) for answer in replies):
+        return merge(answers)
+    if all(isinstance(answer, Candidates) for answer in replies):
+        return reduce(add, replies)
+    kinds = sorted({type(answer).__name__ for answer in replies})
+    raise FederationError(f"a relay cannot add up {', '.join(kinds)}: ask such clients directly")
+
+
 def check_candidates(offered: object, client: str, width: int) -> Candidates:
     """The candidates, if they are rows of the agreed width with a priority each."""
     if not isinstance(offered, Candidates):
@@ -271,35 +290,35 @@ def unpack(content: bytes, who: str = "a client") -> Message:
         ) from None
 
 
+_KINDS: dict[str, type[Any]] = {
+    "reply": Reply,
+    "candidates": Candidates,
+    "offer": Offer,
+    "invitation": Invitation,
+    "agreement": Agreement,
+    "key list": KeyList,
+    "masked": Masked,
+}
+"""Messages that are packed field by field."""
+
+
 def _pieces(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the arrays of a message."""
-    match message:
-        case Reply(round, sums):
-            return {"kind": "reply", "round": round}, dict(sums)
-        case Candidates(priorities, rows):
-            return {"kind": "candidates"}, {"priorities": priorities, "rows": rows}
-        case Offer():
-            return {"kind": "offer", **vars(message)}, {}
-        case Invitation():
-            return {"kind": "invitation", **vars(message), "sites": dict(message.sites)}, {}
-        case Agreement(session, offers):
-            listed = [vars(offer) for offer in offers]
-            return {"kind": "agreement", "session": session, "offers": listed}, {}
-        case KeyList():
-            return {"kind": "key list", **vars(message), "sites": dict(message.sites)}, {}
-        case Masked(round, site, values, proof):
-            header = {"kind": "masked", "round": round, "site": site, "proof": proof}
-            return header, {"values": values}
-        case SummaryStatistics():
-            return {"kind": "statistics", "statistics": message.to_json()}, {}
-        case Broadcast(round, task, request, session):
-            pieces = {"task": taken_apart(task), "request": taken_apart(request)}
-            header = {piece: plain for piece, (plain, _) in pieces.items()}
-            header |= {"kind": "broadcast", "round": round, "id": task.id, "step": step_of(request)}
-            header |= {"session": session} if session else {}
-            return header, {
-                f"{p}.{k}": v for p, (_, arrays) in pieces.items() for k, v in arrays.items()
-            }
+    if isinstance(message, SummaryStatistics):
+        return {"kind": "statistics", "statistics": message.to_json()}, {}
+    if isinstance(message, Broadcast):
+        task, request = message.task, message.request
+        pieces = {"task": taken_apart(task), "request": taken_apart(request)}
+        header: dict[str, Any] = {piece: plain for piece, (plain, _) in pieces.items()}
+        header |= {"kind": "broadcast", "round": message.round, "id": task.id}
+        header |= {"step": step_of(request), "session": message.session}
+        return header, {
+            f"{piece}.{k}": v for piece, (_, arrays) in pieces.items() for k, v in arrays.items()
+        }
+    for kind, record in _KINDS.items():
+        if type(message) is record:
+            plain, arrays = taken_apart(message)
+            return {"kind": kind, "record": plain}, arrays
     raise FederationError(f"{type(message).__name__} is no message: send one of this module's")
 
 
@@ -325,52 +344,43 @@ def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def _read(content: bytes) -> Message:
     header, arrays = _opened(content)
     match header:
-        case {"kind": "reply", "round": int(round)}:
-            return Reply(round, arrays)
-        case {"kind": "candidates"} if arrays.keys() == {"priorities", "rows"}:
-            return Candidates(arrays["priorities"], arrays["rows"])
         case {"kind": "statistics", "statistics": statistics} if not arrays:
             return SummaryStatistics.from_json(statistics)
-        case {"kind": "offer"} if not arrays:
-            return _offer(header)
-        case {"kind": "invitation", "session": str(session), "sites": dict(sites)} if not arrays:
-            keys = {k: hexadecimal(v, 32) for k, v in sites.items()}
-            coordinator = header["coordinator"]
-            return Invitation(session, keys, hexadecimal(coordinator, 32 if coordinator else 0))
-        case {"kind": "agreement", "session": str(session), "offers": list(offers)} if not arrays:
-            return Agreement(session, tuple(_offer(offer) for offer in offers))
-        case {"kind": "key list"} if not arrays:
-            return key_list(header)
-        case {"kind": "masked", "round": int(round), "site": str(site), "proof": str(proof)} if (
-            arrays.keys() == {"values"} and arrays["values"].ndim == 1
-        ):
-            return Masked(round, site, arrays["values"], hexadecimal(proof, len(proof) // 2))
-        case {"kind": "broadcast", "round": int(round), "id": str(identity), "step": str(step)}:
-            session = header.get("session", "")
-            if not isinstance(session, str):
-                raise ValueError("its session is no text")
-            return Broadcast(round, *_request(header, identity, step, arrays), session)
+        case {"kind": "broadcast", "round": int(round), "id": str(), "session": str(session)}:
+            return Broadcast(round, *_request(header, arrays), session)
+        case {"kind": str(kind), "record": record} if kind in _KINDS:
+            return _checked(put_together(_KINDS[kind], record, arrays))
     raise ValueError("it has no kind, or not the entries of its kind")
 
 
-def _offer(entry: Mapping[str, Any]) -> Offer:
-    site, session = entry["site"], entry["session"]
-    if not (isinstance(site, str) and isinstance(session, str)):
-        raise ValueError("the site or session of a masking key is no text")
-    rows = entry.get("rows", "")
-    if rows:
-        hexadecimal(rows, 16)
-    public, signature = hexadecimal(entry["public"], 32), hexadecimal(entry["signature"], 64)
-    return Offer(site, session, public, signature, rows)
+def key_list(entry: object) -> KeyList:
+    """A list of keys from its plain form, in a file; what is none raises ``ValueError``."""
+    return _checked(put_together(KeyList, entry, {}))
 
 
-def key_list(entry: Mapping[str, Any]) -> KeyList:
-    """A list of keys from its plain form, in a message or a file; what is none raises ``ValueError``."""
-    match entry:
-        case {"version": int(version), "sites": dict(sites), "signature": signature}:
-            keys = {str(site): hexadecimal(public, 32) for site, public in sites.items()}
-            return KeyList(version, keys, hexadecimal(signature, 64))
-    raise ValueError("it has no version, sites and signature")
+def _checked(message: Any) -> Any:
+    """The message, if its keys and signatures are such: ``ValueError`` for what is none."""
+    match message:
+        case Offer():
+            hexadecimal(message.public, 32)
+            hexadecimal(message.signature, 64)
+            hexadecimal(message.rows, 16 if message.rows else 0)
+        case Agreement():
+            for offer in message.offers:
+                _checked(offer)
+        case Invitation():
+            for public in message.sites.values():
+                hexadecimal(public, 32)
+            hexadecimal(message.coordinator, 32 if message.coordinator else 0)
+        case KeyList():
+            for public in message.sites.values():
+                hexadecimal(public, 32)
+            hexadecimal(message.signature, 64)
+        case Masked():
+            hexadecimal(message.proof, len(message.proof) // 2)
+            if message.values.ndim != 1:
+                raise ValueError("masked values are no vector")
+    return message
 
 
 def hexadecimal(text: object, size: int) -> str:
@@ -388,9 +398,7 @@ def hexadecimal(text: object, size: int) -> str:
     return text
 
 
-def _request(
-    header: Mapping[str, Any], identity: str, step: str, arrays: Mapping[str, np.ndarray]
-) -> tuple[Task, Any]:
+def _request(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[Task, Any]:
     """The task and the request of a broadcast, each field of the type that its record says."""
     pieces: dict[str, dict[str, np.ndarray]] = {"task": {}, "request": {}}
     for name, value in arrays.items():
@@ -398,9 +406,10 @@ def _request(
             raise ValueError(f"{name} is not finite")
         piece, _, inner = name.partition(".")
         pieces[piece][inner] = value
+    step = header["step"]
     if step not in REQUESTS:
         raise FederationError(f"no step {step!r} is known here; there are: {', '.join(REQUESTS)}")
     task = put_together(Task, header["task"], pieces["task"])
-    if task.id != identity:
+    if task.id != header["id"]:
         raise ValueError("its task is not what its id says")
     return task, put_together(REQUESTS[step], header["request"], pieces["request"])

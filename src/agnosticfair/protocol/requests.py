@@ -19,6 +19,7 @@ import numpy as np
 
 from agnosticfair.data.axes import FINE
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.summary import SummaryStatistics, counts_shapes
 from agnosticfair.learners.decisions import Decision
@@ -27,7 +28,6 @@ from agnosticfair.mathematics import sums
 from agnosticfair.mathematics.basis import Basis, constant, kernel_width, width
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.subgroups import SubgroupSet as SubgroupSet
-from agnosticfair.protocol.records import taken_apart
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -251,11 +251,6 @@ class SubgroupCounts:
         return {"counts": (len(subgroups),) if subgroups else (size, size)}
 
 
-def _averaged(w: np.ndarray, alpha: np.ndarray, gradient: Shapes) -> Shapes:
-    kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), alpha.shape)
-    return {"w": w.shape, "clients": (), **gradient, "correct": (), **kernels}
-
-
 @request(
     "average",
     w="a model trained on the site's rows alone: more than sums reveal",
@@ -282,37 +277,9 @@ class Average:
     phi_C: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        return _averaged(self.w, self.alpha, {"phi_C": self.w.shape})
-
-
-@dataclass(frozen=True)
-class Averaged:
-    """Where the last round of ``average_network`` began."""
-
-    w: np.ndarray
-    alpha: np.ndarray
-
-
-@request("average_network", C="how w's outputs go along with the sensitive group")
-class AverageNetwork:
-    """``average`` for a network.  C: the covariance at the last round's start, ``before``, of all clients.
-    ridge: (P,), of every weight."""
-
-    steps: int
-    rate: float
-    penalty: float
-    tau: float
-    n: float
-    s_bar: float
-    device: str
-    C: float
-    w: np.ndarray
-    alpha: np.ndarray
-    ridge: np.ndarray
-    before: Averaged | None
-
-    def shapes(self, task: Task) -> Shapes:
-        return _averaged(self.w, self.alpha, {"C": ()})
+        kernels = dict.fromkeys(("psi_L", "psi_theta", "psi_C"), self.alpha.shape)
+        w = self.w.shape
+        return {"w": w, "clients": (), "phi_C": w, "correct": (), **kernels}
 
 
 @request(

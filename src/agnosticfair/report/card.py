@@ -27,7 +27,7 @@ from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
-from agnosticfair.report.certified import reached
+from agnosticfair.report.certificate import reached, without_ends
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
 from agnosticfair.runs.ruled import about, proxy
@@ -123,13 +123,15 @@ def _glance(
             continue
         method: dict[str, Any] = {"name": fitted.method.name, "difference": made.difference}
         method |= {"accuracy": scores["accuracy"], "shadow_price": fitted.price_of_limit}
-        method["rule"] = fitted.method.rule is not None
+        method |= reached(made.to_json()) | {"rule": fitted.method.rule is not None}
+        if limit is not None and made.upper <= limit:  # of a model that these rows have chosen
+            method["subgroups"] = without_ends(method["subgroups"])
         if limit is None and fairness is not None:
             method["scope"] = words.scope_of({"basis": {"kind": fairness.basis.kind}})
         rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
             "kind": "fit",
-            "methods": [method | reached(made.to_json())],
+            "methods": [method],
             "limit": limit if limit is not None else fairness.tau if fairness else None,
             "metric": asdict(metric_of(made.metric)),
             "rows": made.n,
@@ -328,7 +330,7 @@ def _subgroups(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
     )
     lines = [
         (subgroup.name, f"{subgroup.rows:,}", _number(subgroup.difference), interval_text(subgroup))
-        for subgroup in (*certificate.worst_first[:MAX_SUBGROUPS], *few[:MAX_FEW])
+        for subgroup in (*certificate.listed(MAX_SUBGROUPS), *few[:MAX_FEW])
     ]
     if len(few) > MAX_FEW:
         lines.append(

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from math import isfinite
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from agnosticfair.auditing.certificate import Certificate, lower, upper
+from agnosticfair.auditing.certificate import Certificate, lower, plain, upper
+from agnosticfair.auditing.subgroups import SubgroupRecord
+from agnosticfair.mathematics import metrics
+from agnosticfair.mathematics.metrics import METRICS, PARITY
 from agnosticfair.report.figures import BLUE, RED, canvas, tidy
 from agnosticfair.report.tables import Grid
 
-MAX_FEW = 10
-MAX_SUBGROUPS = 20
+MAX_SUBGROUPS, MAX_FEW = 20, 6
+"""Subgroups that a table or a page has: estimable ones, and others."""
+
+Json = dict[str, Any]
 
 
 def grids(certificate: Certificate) -> list[Grid]:
@@ -39,12 +47,14 @@ def _headline(certificate: Certificate) -> Grid:
             "",
         ),
     ]
-    if certificate.worst_ratio is not None and isfinite(certificate.upper):
+    ratio = METRICS[certificate.metric].ratio
+    if certificate.worst_ratio is not None and isfinite(certificate.upper) and ratio:
         measured, lowest, name = certificate.worst_ratio
         overall = certificate.subgroups[0]
         low = f"at least {lower(overall.ratio_low)}"
-        lines.append(("impact ratio, overall", _rate(overall.ratio), low, "four-fifths rule: 0.8"))
-        lines.append(("impact ratio", f"{measured:.4f}", f"at least {lower(lowest)}", name))
+        rule = "four-fifths rule: 0.8" if ratio == PARITY.ratio else ""
+        lines.append((f"{ratio}, overall", _rate(overall.ratio), low, rule))
+        lines.append((ratio, f"{measured:.4f}", f"at least {lower(lowest)}", name))
     if certificate.kernels is not None:
         worst_case, bound = (
             upper(certificate.kernels.worst_difference),
@@ -63,7 +73,7 @@ def _headline(certificate: Certificate) -> Grid:
 
 def _able(certificate: Certificate) -> Grid:
     able = certificate.worst_first
-    head = ("subgroup", "rows", certificate.quantity, "low", "high", "impact ratio", "its low")
+    head = ("subgroup", "rows", certificate.quantity, "low", "high", "ratio", "its low")
     lines = [
         (
             p.name,
@@ -74,7 +84,7 @@ def _able(certificate: Certificate) -> Grid:
             _rate(p.ratio),
             lower(p.ratio_low),
         )
-        for p in able[:MAX_SUBGROUPS]
+        for p in certificate.listed(MAX_SUBGROUPS)
     ]
     note = f"{len(able):,} subgroups, the {min(len(able), MAX_SUBGROUPS)} of the highest bound; all hold at once."
     title = f"Certified with {certificate.confidence:.0%} confidence"
@@ -107,20 +117,19 @@ def _groups(certificate: Certificate) -> Grid:
         )
         for r in overall.rates
     ]
-    note = (
-        f"Rates and impact ratios as a bias audit wants them; lowest ratio {_rate(overall.ratio)}"
-    )
+    note = f"Rates, and each group's share of the highest one; lowest ratio {_rate(overall.ratio)}"
     if isfinite(overall.ratio_low):
         note += (
             f", with {certificate.confidence:.0%} confidence at least {lower(overall.ratio_low)}"
         )
-    note += " (four-fifths rule: 0.8)."
-    return Grid("Groups", note, ("group", "rows", "rate", "impact ratio", ""), rates)
+    four_fifths = METRICS[certificate.metric].ratio == PARITY.ratio
+    note += " (four-fifths rule: 0.8)." if four_fifths else "."
+    return Grid("Groups", note, ("group", "rows", "rate", "ratio", ""), rates)
 
 
 def figure(certificate: Certificate) -> Figure:
     """The subgroups of the highest bounds, each with its interval; then those that are not estimable, as measured."""
-    able = certificate.worst_first[:MAX_SUBGROUPS]
+    able = certificate.listed(MAX_SUBGROUPS)
     certified = isfinite(certificate.upper)
     few = [p for p in certificate.not_estimable if isfinite(p.difference)][:5]
     shown = [*able, *few]
@@ -184,3 +193,74 @@ def _short(name: str, limit: int = 44) -> str:
 
 def _rate(value: float) -> str:
     return f"{value:.4f}" if isfinite(value) else "none"
+
+
+def reached(certificate: Mapping[str, Any]) -> Json:
+    """The bound of a certificate as JSON, and the subgroups it is of; nothing is certified on the rows of a fit."""
+    if "subgroups" not in certificate:
+        return {"certified": None}
+    parsed = Certificate.from_json(certificate)
+    subgroups = subgroups_of(parsed)
+    return {
+        "certified": parsed.upper if subgroups["certified"] else None,
+        "subgroups": subgroups,
+        "sentence": certificate.get("sentence"),
+        "confidence": parsed.confidence,
+    }
+
+
+def subgroups_of(certificate: Certificate) -> Json:
+    """The worst subgroups that are certified (or only measured, on the rows of a fit), those with too few rows, and how
+    many there are of each."""
+    keys = ("name", "rows", "difference", "low", "high", "ratio", "ratio_low", "pair")
+
+    def told(some: Sequence[SubgroupRecord]) -> list[Json]:
+        return [plain({key: getattr(subgroup, key) for key in keys}) for subgroup in some]
+
+    able = certificate.worst_first
+    few = [subgroup for subgroup in certificate.not_estimable if isfinite(subgroup.difference)]
+    certified = certificate.held_out and bool(able)
+    rows = "too few rows" if certificate.held_out else "the rows of the fit"
+    ratio = certificate.worst_ratio
+    return plain(
+        {
+            "certified": certified,
+            "why": f"Measured on {rows}, and not certified.",
+            "estimable": told(certificate.listed(MAX_SUBGROUPS)),
+            "few": told(few[:MAX_FEW]),
+            "counts": [len(able), len(certificate.not_estimable)],
+            "upper": certificate.upper if certified else None,
+            "confidence": certificate.confidence,
+            "precision": certificate.precision,
+            "overall": told(certificate.subgroups[:1])[0],
+            "ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
+        }
+    )
+
+
+def without_ends(subgroups: Json) -> Json:
+    """``subgroups_of`` as measured: without the ends of intervals."""
+    ends = {"low": None, "high": None, "ratio_low": None}
+    measured = [subgroup | ends for subgroup in subgroups["estimable"]]
+    return subgroups | {"estimable": measured, "overall": subgroups["overall"] | ends}
+
+
+def certified(certificate: Mapping[str, Any]) -> Json:
+    """The set of a certificate in words, and what it compares."""
+    if "subgroups" not in certificate:
+        return {"set": None, "no_set": certificate.get("sentence") or "There is no certificate."}
+    parsed = Certificate.from_json(certificate)
+    metric, subgroups = asdict(metrics.metric_of(parsed.metric)), subgroups_of(parsed)
+    if not subgroups["certified"]:
+        return {
+            "set": None,
+            "no_set": f"Nothing is certified here. {subgroups['why']}",
+            "metric": metric,
+        }
+    mixed = " and every mixture of them" if parsed.mixtures is not None else ""
+    mixed += (
+        f" and every reweighting by {parsed.kernels.about}" if parsed.kernels is not None else ""
+    )
+    level = f"{100 * parsed.confidence:g}% confidence, all at once"
+    words = f"each of {subgroups['counts'][0]:,} subgroups{mixed}, with {level}"
+    return {"set": words, "metric": metric}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.decided import SITE, Decided
+from agnosticfair.data.storage import SITE, Decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.metrics import PARITY, gap, metric_of

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import agnosticfair
+from agnosticfair.auditing.certificate import upper
 from agnosticfair.data.encoding import shown
 from agnosticfair.monitoring.monitor import Monitor
 from agnosticfair.monitoring.verdict import Verdict
@@ -44,7 +45,7 @@ def page_data(monitor: Monitor, verdict: Verdict, live: bool = False) -> dict[st
 def _tiles(found: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str, str, str]]:
     """Label, value, text and kind of what is seen first."""
     count = Counter(p.verdict for p in (verdict.overall, *verdict.subgroups))
-    total, limit = count.total(), f"{verdict.limit:.4g}"
+    total, limit = count.total(), upper(verdict.limit)
     where = f"{total} subgroup{'s' * (total != 1)}"
     kept = ", ".join(f"{count[k]} {k}" for k in ("kept", "broken", "not yet known"))
     decisions = f"each against its own limit, at most {limit}, in {where}: {kept}"

@@ -13,19 +13,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import agnosticfair
-from agnosticfair.data.decided import Decided
-from agnosticfair.report.runs import Run
-from agnosticfair.report.static import static
-from agnosticfair.report.studies import studies
+from agnosticfair.data.storage import Decided
+from agnosticfair.report.studies import Run, studies
 from agnosticfair.report.words import Glance, glance, headline, sentences
 
 LIBRARY = "chart.umd.min.js"
-SCRIPTS = {"report": ("common.js", "rule.js", "page.js"), "monitor": ("common.js", "monitor.js")}
+SCRIPTS = {"report": ("common.js", "page.js"), "monitor": ("common.js", "monitor.js")}
 TEMPLATES = Environment(
     loader=PackageLoader("agnosticfair.report"),
     autoescape=True,
@@ -34,6 +33,10 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 TEMPLATES.filters["base64"] = lambda content: base64.b64encode(content).decode()
+
+
+def _static(name: str) -> str:
+    return (files(__package__) / "static" / name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,10 @@ def monitor_page(content: dict[str, Any]) -> str:
 
 def _render(template: str, content: dict[str, Any] | None = None, **values: Any) -> str:
     """The page of a template.  content: what its scripts draw, if it has any."""
-    style, scripts = static("page.css"), []
+    style, scripts = _static("page.css"), []
     if content is not None:
-        library = static(LIBRARY).partition("//# sourceMappingURL")[0]
-        scripts = [library, "".join(map(static, SCRIPTS[template]))]
+        library = _static(LIBRARY).partition("//# sourceMappingURL")[0]
+        scripts = [library, "".join(map(_static, SCRIPTS[template]))]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(script_hash, scripts)) or chr(39) + 'none' + chr(39)}; "
         f"style-src {script_hash(style)}; img-src data:; connect-src 'none'; "

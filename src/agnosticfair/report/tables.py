@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 if TYPE_CHECKING:
     from rich.console import Group
-
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class MeanDeviation:
-    """Mean and sample standard deviation of the values that there are; both nan without any."""
-
-    mean: float
-    deviation: float
-    count: int
-
-    @classmethod
-    def of(cls, values: Iterable[float | None]) -> MeanDeviation:
-        """
-        >>> MeanDeviation.of([1.0, 3.0, None])
-        MeanDeviation(mean=2.0, deviation=1.4142135623730951, count=2)
-        """
-        there = np.array([value for value in values if value is not None], dtype=float)
-        if not len(there):
-            return cls(np.nan, np.nan, 0)
-        deviation = there.std(ddof=1) if len(there) > 1 else 0.0
-        return cls(float(there.mean()), float(deviation), len(there))
-
-    def text(self, digits: int) -> str:
-        """
-        >>> MeanDeviation(0.8195, 0.0021, 20).text(4), MeanDeviation(0.5, 0.0, 1).text(2)
-        ('0.8195 ± 0.0021', '0.50')
-        """
-        deviation = f" ± {self.deviation:.{digits}f}" if self.count > 1 else ""
-        return f"{self.mean:.{digits}f}{deviation}" if self.count else "none"
 
 
 @dataclass(frozen=True)
@@ -54,24 +20,6 @@ class Grid:
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
     brief: Sequence[int] = ()
-
-
-def markdown(grid: Grid) -> str:
-    """The grid as a Markdown section.
-
-    >>> print(markdown(Grid("T", "N.", ("method", "RD"), (("fl", "0.2"),))))
-    ### T
-    <BLANKLINE>
-    N.
-    <BLANKLINE>
-    | method | RD |
-    |---|---:|
-    | fl | 0.2 |
-    <BLANKLINE>
-    """
-    rules = "|".join("---" if name in ("method", "outcome") else "---:" for name in grid.header)
-    header, *lines = (f"| {' | '.join(line)} |" for line in (grid.header, *grid.lines))
-    return "\n".join([f"### {grid.title}", "", grid.note, "", header, f"|{rules}|", *lines, ""])
 
 
 def html(grids: Iterable[Grid]) -> str:
@@ -138,19 +86,3 @@ def blocks(grid: Grid) -> Group:
         pieces.append(Text(line[0], "bold"))
         pieces += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief if line[k]]
     return Group(*pieces, *([Text(grid.note)] if grid.note else []))
-
-
-def mean_deviation(mean_deviation: MeanDeviation) -> dict[str, float | None]:
-    """Numbers as a page has them: none in place of nan."""
-    return {k: number(v) for k, v in asdict(mean_deviation).items()}
-
-
-def one(value: float | None) -> dict[str, float | None]:
-    """The same of a single number."""
-    return mean_deviation(
-        MeanDeviation.of([None if value is None or not isfinite(value) else value])
-    )
-
-
-def number(value: float) -> float | None:
-    return float(value) if isfinite(value) else None

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
-from agnosticfair.data.decided import Decided
+from agnosticfair.data.storage import Decided
 from agnosticfair.mathematics import scoring
+from agnosticfair.mathematics.metrics import METRICS, PARITY
 
 Json = Mapping[str, Any]
 FEW_ROWS = 100
@@ -78,15 +79,15 @@ def verdict(study: Json) -> tuple[str, str]:
     if limit is None:
         where = "" if bound is None else f", certified at most {upper(bound, 3)}"
         return "", f"No limit was asked for: {what} {measured:.3f} on the {rows}{where}."
-    if measured > limit:
-        return (
-            "broken",
-            f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for.",
-        )
     subgroups = method.get("subgroups") or {}
     able = subgroups.get("estimable") or []
     worst = max(able, key=lambda subgroup: subgroup["difference"], default=None)
     highest = measured if worst is None else max(measured, worst["difference"])
+    if highest > limit and bound is not None and (text := _perhaps_chance(subgroups, limit, what)):
+        return "unknown", text
+    if measured > limit:
+        text = f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for."
+        return "broken", text
     if worst is not None and worst["difference"] > limit:
         return _over(method, worst, limit, what)
     if bound is not None and bound <= limit:
@@ -103,6 +104,19 @@ def verdict(study: Json) -> tuple[str, str]:
     return "unknown", (
         f"Not enough rows: {what} {highest:.3f} at worst keeps {limit:g}, but is certified only up to "
         f"{upper(bound, 3)}.{_rows_that_would_do(study, able, limit)}"
+    )
+
+
+def _perhaps_chance(subgroups: Json, limit: float, what: str) -> str:
+    """What is said where measured differences are over a limit and no certified interval lies beyond it."""
+    some = [*(subgroups.get("estimable") or ()), subgroups.get("overall") or {}]
+    there = [one for one in some if one.get("low") is not None]
+    if not there or any(one["low"] > limit for one in there):
+        return ""
+    worst = max(there, key=lambda one: one["difference"])
+    return (
+        f"Not known: {what} {worst['difference']:.3f} ({worst['name']}) is over {limit:g}, which was asked for, and "
+        f"may be chance: in the population it lies between {lower(worst['low'], 3)} and {upper(worst['high'], 3)}."
     )
 
 
@@ -183,25 +197,30 @@ def _worst(study: Json, method: Json) -> tuple[str, str, str] | None:
     elif subgroup.get("high") is not None:
         about += f"; at most {upper(subgroup['high'], 3)}"
     else:
-        about += ", measured on the rows of the fit"
+        about += f", measured on the {study['rows_are']}"
     return "Worst subgroup", f"{subgroup['difference']:.3f}", about
 
 
 def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
-    """Whether every group gets positive decisions at four fifths of the highest group's rate, overall."""
+    """Whether every group gets positive decisions at four fifths of the highest group's rate, overall; for other rates
+    the lowest over the highest."""
     overall, rates = _of_overall(method) or {}, _rates(study, method["name"])
-    if study["metric"]["bounds"]:
-        return None
+    words = METRICS[study["metric"]["name"]].ratio
     ratio, low = overall.get("ratio"), overall.get("ratio_low")
-    if low is None and len(rates) > 1 and max(rates.values()) > 0:
+    if not words:
+        return None
+    selected = words == PARITY.ratio  # the rates of decisions are what is compared
+    if selected and ratio is None and len(rates) > 1 and max(rates.values()) > 0:
         ratio = min(rates.values()) / max(rates.values())
     if ratio is None:
         return None
-    about = f"impact ratio overall {ratio:.3f}"
+    about = f"{words} overall {ratio:.3f}"
     about += ", measured" if low is None else f", at least {lower(low, 3)}"
     worst = (method.get("subgroups") or {}).get("ratio")
     if low is not None and worst and worst["measured"] < ratio:
         about += f"; {worst['measured']:.3f} where {worst['name']}"
+    if not selected:
+        return "Ratio", f"{ratio:.3f}", about
     met = "not met" if ratio < FOUR_FIFTHS else "met" if (low or 0) >= FOUR_FIFTHS else "met here"
     return "Four-fifths rule", met, about
 

@@ -22,7 +22,6 @@ from agnosticfair.mathematics.fairness import (
     shrunk,
     under_floor,
     uniform_cuts,
-    worst_covariance_cuts,
     worst_pair,
     worst_rate_cuts,
 )
@@ -64,7 +63,6 @@ class Game:
 
     method: Method
     n: float
-    s_bar: float
     clients: tuple[str, ...]
     compared: Comparisons
     w: np.ndarray
@@ -82,15 +80,12 @@ class Game:
     history: tuple[dict, ...] = field(default_factory=tuple)
 
 
-TYPES = (Game, Point, SolvedStep)
-
-
 def game(plan: Plan) -> Game:
     """Sets and metric, w = 0, uniform weights (over all kernels), no fairness cut."""
     M, F = plan.kernels
     w, alpha = np.zeros(plan.features + 1), np.full(M, 1.0 / M)
     C = np.zeros((plan.task.strata, F + 1))
-    return Game(plan.method, plan.n, plan.s_bar, plan.clients, plan.compared, w, alpha, C)
+    return Game(plan.method, plan.n, plan.clients, plan.compared, w, alpha, C)
 
 
 def for_clients(C: np.ndarray, state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -153,9 +148,7 @@ def _worst_cuts(
     """
     kernels_g, kernels_theta = psi_g[:, :-1], psi_theta[:, :-1]
     A, pairs = Ambiguity(total[:-1], state.n, fairness.bound), state.compared.pairs
-    if fairness.surrogate.kind == "covariance":
-        cuts = worst_covariance_cuts(A, kernels_g, kernels_theta, state.s_bar)
-    elif fairness.each or kernels_theta.shape[1] == 1:
+    if fairness.each or kernels_theta.shape[1] == 1:
         cuts = kernel_cuts(kernels_theta, pairs)
     else:
         cuts = worst_rate_cuts(

@@ -17,18 +17,13 @@ from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, Worst, worst_linear_subject_to
 from agnosticfair.methods import Averaging, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Average, Averaged, AverageNetwork
-from agnosticfair.server.drawn import drawn, moments_request
+from agnosticfair.protocol.requests import Average
 from agnosticfair.server.plan import Beginning, Plan, Start
-
-WHOLE = 100
-"""Local steps of a network where a linear model is minimised in full."""
 
 
 @dataclass(frozen=True)
 class AveragingState:
-    """All of the solver between two rounds. phi_C: of a linear model the gradient of C, of a network C itself
-    at the last round's start, ``before``.  decay: (P,), ridge of a network's weights."""
+    """All of the solver between two rounds.  phi_C: the gradient of C."""
 
     method: Method
     averaging: Averaging
@@ -37,31 +32,27 @@ class AveragingState:
     w: np.ndarray
     alpha: np.ndarray
     phi_C: np.ndarray
-    decay: np.ndarray | None = None
-    before: Averaged | None = None
     round: int = 0
     outcome: str = "running"
     history: tuple[dict, ...] = field(default_factory=tuple)
     under_floor: tuple[str, ...] = ()
 
 
-TYPES = (AveragingState, Averaged)
-
-
 def suits(method: Method) -> bool:
-    """Methods of local steps and an average, of linear models and networks."""
+    """Methods of local steps and an average."""
     return method.averaging is not None
 
 
 def before(plan: Plan) -> Broadcast | None:
-    """A network's inputs are scaled by their moments."""
-    return None if plan.method.network is None else moments_request(plan)
+    """Nothing is asked before the first round."""
 
 
 def init(plan: Plan, beginning: Beginning) -> AveragingState:
     """w^0 = 0, alpha^0 = 1 / M each (a first round without weights known to mean one), phi_C^0 = 0."""
     method, width, M = plan.method, plan.features + 1, plan.kernels[0]
-    state = AveragingState(
+    if beginning.start is not None:
+        raise SettingsError(f"method {method.name!r} begins at zero: leave out start")
+    return AveragingState(
         method,
         method.averaging or Averaging(),
         plan.n,
@@ -70,39 +61,22 @@ def init(plan: Plan, beginning: Beginning) -> AveragingState:
         np.full(M, 1.0 / M),
         np.zeros(width),
     )
-    if method.network is not None:
-        begun = drawn(plan, beginning)
-        zeros = np.zeros_like(begun.w)
-        return replace(state, w=begun.w, decay=begun.decay, phi_C=zeros)
-    if beginning.start is not None:
-        raise SettingsError(f"method {method.name!r} begins at zero: leave out start")
-    return state
 
 
-def request(state: AveragingState) -> Average | AverageNetwork:
+def request(state: AveragingState) -> Average:
     """What the next round asks of every client."""
-    how, network = state.averaging, state.method.network
-    settings = {"penalty": how.penalty or 0.0, "tau": how.tau, "n": state.n, "s_bar": state.s_bar}
-    if network is None or state.decay is None:
-        return Average(
-            steps=how.steps,
-            rate=how.rate,
-            ridge=state.method.ridge,
-            w=state.w,
-            alpha=state.alpha,
-            phi_C=state.phi_C,
-            **settings,
-        )
-    return AverageNetwork(
-        steps=how.steps or WHOLE,
-        rate=network.rate,
-        device=network.device,
-        C=float(state.phi_C[0]),
+    how = state.averaging
+    return Average(
+        steps=how.steps,
+        rate=how.rate,
+        penalty=how.penalty or 0.0,
+        tau=how.tau,
+        ridge=state.method.ridge,
+        n=state.n,
+        s_bar=state.s_bar,
         w=state.w,
         alpha=state.alpha,
-        ridge=state.decay,
-        before=state.before,
-        **settings,
+        phi_C=state.phi_C,
     )
 
 
@@ -157,8 +131,7 @@ def step(state: AveragingState, reply: Reply) -> AveragingState:
         state,
         w=w,
         alpha=alpha,
-        phi_C=sums["phi_C"] if state.decay is None else np.array([float(sums["C"])]),
-        before=Averaged(state.w, state.alpha),
+        phi_C=sums["phi_C"],
         round=reply.round,
         outcome="rounds" if last else "running",
         history=(*state.history, entry),

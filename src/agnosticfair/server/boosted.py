@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agnosticfair.data.binning import (
-    FINE_BINS,
+from agnosticfair.data.axes import (
+    FINE,
     PASSES,
     Binning,
     agreed,
@@ -34,9 +34,9 @@ from agnosticfair.mathematics.growing import (
     result,
     totals,
 )
-from agnosticfair.mathematics.trees import Bins, Forest, as_numbers, empty, pack
+from agnosticfair.mathematics.trees import as_numbers, empty, pack
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.trees import FineCounts, Level
+from agnosticfair.protocol.rule import FineCounts, Level
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan
@@ -44,7 +44,7 @@ from agnosticfair.server.plan import Beginning, Plan
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
 
-MAX_FINE_BINS = 7 * FINE_BINS
+MAX_FINE = 7 * FINE
 """Cells of a column, at most, after two passes that refine: each has those with rows, as many more, and four for each
 of at most 512 heavy ones."""
 
@@ -103,9 +103,6 @@ class Boosted:
     def w(self) -> np.ndarray:
         """No weights."""
         return np.zeros(0)
-
-
-TYPES = (Boosted, Binning, Growth, Boosting, Bins, Forest)
 
 
 def init(plan: Plan, beginning: Beginning) -> Boosted:
@@ -214,7 +211,7 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
 
 def largest_fine_bins(state: Boosted) -> Boosted:
     """A state with as many cells as refining may come to: for what is said of messages before a fit."""
-    return replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_FINE_BINS)))
+    return replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_FINE)))
 
 
 def largest(state: Boosted) -> Boosted:

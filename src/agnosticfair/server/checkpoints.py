@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -15,34 +16,29 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import ModelError, SettingsError
-from agnosticfair.learners.decisions import Decision, Kernels
-from agnosticfair.learners.estimates import Estimates, Head
-from agnosticfair.mathematics.basis import Basis
-from agnosticfair.mathematics.fairness import Comparisons, Surrogate
-from agnosticfair.methods import Averaging, Fairness, Method, Network, Rule
-from agnosticfair.protocol.requests import Architecture, SubgroupSet, Task
-from agnosticfair.server.plan import Plan
 from agnosticfair.server.solvers import SOLVERS, SolverState
-from agnosticfair.server.trainers import TRAINERS, Learned
+from agnosticfair.server.trainers import TRAINERS
 
-FORMAT = "agnosticfair-checkpoint-2"
+FORMAT = "agnosticfair-checkpoint-3"
 FILE = "checkpoint.safetensors"
-_RECORDS: tuple[type, ...] = (SolverState, Plan, Task, SubgroupSet, Encoding, Architecture)
-_RECORDS += (Method, Fairness, Averaging, Network, Rule, Basis, Comparisons, Surrogate)
-_RECORDS += (Estimates, Head, Decision, Kernels, Learned)
 
 
 def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def types() -> dict[str, type]:
-    """The records that a checkpoint may hold, by name: ours, and those of the solvers that are known."""
+def _record(name: str) -> Any:
+    """The frozen dataclass of that name, of this package or of a registered solver's module; KeyError for all else."""
+    module, _, kind = name.partition(":")
     solvers: tuple[Any, ...] = (*SOLVERS.values(), *TRAINERS.values())
-    return {_name(t): t for t in (*_RECORDS, *(t for s in solvers for t in s.TYPES))}
+    known = module.startswith("agnosticfair.") or module in {s.init.__module__ for s in solvers}
+    record: Any = getattr(sys.modules.get(module), kind, None) if known else None
+    params = getattr(record, "__dataclass_params__", None)
+    if not isinstance(record, type) or params is None or not params.frozen:
+        raise KeyError(name)
+    return record
 
 
 def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:
@@ -66,7 +62,7 @@ def freeze(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def thaw(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The inverse of ``freeze``; only ``types`` are made.
+    """The inverse of ``freeze``; nothing but frozen dataclasses is made.
 
     >>> thaw({"tuple": [1, {"array": "0"}]}, {"0": np.zeros(2)})
     (1, array([0., 0.]))
@@ -77,7 +73,7 @@ def thaw(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         case {"number": name}:
             return arrays[name][()]
         case {"is": name, "of": inner}:
-            return types()[name](**{key: thaw(item, arrays) for key, item in inner.items()})
+            return _record(name)(**{key: thaw(item, arrays) for key, item in inner.items()})
         case {"dict": inner}:
             return {key: thaw(item, arrays) for key, item in inner.items()}
         case {"tuple": inner}:

@@ -109,9 +109,6 @@ def deviation(second_moments: np.ndarray | None, w: np.ndarray) -> float:
     return float(np.sqrt(max(w @ second_moments @ w - (second_moments[-1] @ w) ** 2, 0.0)))
 
 
-TYPES = (LimitedState,)
-
-
 def suits(method: Method) -> bool:
     """Linear models with a limit on decisions, and not on a loss."""
     fairness = method.fairness

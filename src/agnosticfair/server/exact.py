@@ -4,7 +4,7 @@
     subject to  <C, psi_g(w)> <= tau  for every cut C of the fairness adversary's set
 
 Once per round the clients send value and gradient of every coefficient of alpha at one trial w (see
-``client.sums``). The server then knows a model of *every* alpha at once:
+``client.float64``). The server then knows a model of *every* alpha at once:
 psi(w + p) = psi + J p. It steps to the p that minimises the model plus a curvature of the
 Lagrangian, adding the reweightings that are worst at w + p until none is left, and lets a merit
 function, Phi + nu * violation, decide whether the step is kept.
@@ -23,7 +23,6 @@ from agnosticfair.mathematics.quadratic import Solution, minimise
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.requests import Sums
-from agnosticfair.server.adversaries import TYPES as TYPES
 from agnosticfair.server.adversaries import (
     Game,
     Point,

@@ -18,9 +18,9 @@ from agnosticfair.learners.linear import WEIGHT_BITS
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.quadratic import lbfgs_step
 from agnosticfair.methods import Method
-from agnosticfair.protocol.estimates import Learn, hessian_numbers
 from agnosticfair.protocol.grid import exponents
 from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.rule import Learn, hessian_numbers
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 RIDGE = 1.0
@@ -102,9 +102,6 @@ class Learning:
     def alpha(self) -> np.ndarray:
         """No adversary."""
         return np.zeros(0)
-
-
-TYPES = (Learning,)
 
 
 def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning:

@@ -120,10 +120,6 @@ def plan(
         for name in names
     ]
     fairness, network = fairness_of(method), method.network
-    if fairness.surrogate.kind == "covariance" and len(names) != 1:
-        raise SettingsError(
-            f"surrogate 'covariance' looks at one sensitive feature, not {len(names)}"
-        )
     compared = comparisons(features, fairness.metric, fairness.intersections)
     counts = statistics.groups[names[0]] if len(names) == 1 else {}
     task = Task(
@@ -138,7 +134,7 @@ def plan(
         network=None if network is None else Architecture(network.name, network.hidden),
     )
     s_bar = sum(j * counts.get(g, 0) for j, g in enumerate(task.groups)) / statistics.n
-    negative = others[0] if len(others) == 1 else f"not {positive}"
+    negative = others[0] if len(others) == 1 else f"other than {positive}"
     base_rate = statistics.labels.get(positive, 0) / max(sum(statistics.labels.values()), 1)
     return Plan(method, task, statistics.n, s_bar, compared, negative, base_rate)
 

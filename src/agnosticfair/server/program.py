@@ -17,7 +17,6 @@ from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.mathematics.multipliers import (
     At,
-    Coordinates,
     Mixtures,
     RateLimits,
     WorstUtility,
@@ -26,7 +25,6 @@ from agnosticfair.mathematics.multipliers import (
 from agnosticfair.mathematics.program import (
     Optimum,
     State,
-    StepModel,
     cost_sentences,
     next_scale,
     optimality,
@@ -34,7 +32,7 @@ from agnosticfair.mathematics.program import (
 )
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import ProgramSums, sums_request
+from agnosticfair.protocol.rule import ProgramSums, sums_request
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 MAX_SHARE = 0.9
@@ -75,9 +73,6 @@ class ProgramState:
             return ()
         there = {*at.j.tolist(), *at.other.tolist()}
         return tuple(name for p, name in enumerate(self.names) if p not in there)
-
-
-TYPES = (ProgramState, State, RateLimits, Mixtures, WorstUtility, Coordinates, At, StepModel)
 
 
 def suits(method: Method) -> bool:

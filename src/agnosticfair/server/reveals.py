@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import axes_of
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.summary import SummaryStatistics, counts_shapes
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates, strata
@@ -38,13 +39,10 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateMoments,
     PrivatePlan,
     PrivateRates,
+    deviations,
 )
-from agnosticfair.protocol.privacy.sensitivity import deviations
-from agnosticfair.protocol.records import taken_apart
 from agnosticfair.protocol.requests import (
     REVEALS,
-    Averaged,
-    AverageNetwork,
     Histograms,
     Task,
     Trained,
@@ -212,12 +210,9 @@ def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
 
 def _later(request: Any) -> Any:
     """A request as it is from the second round on: a network's tells of the last round's start, too."""
-    match request:
-        case TrainNetwork():
-            return replace(request, before=Trained(request.w, request.alpha, request.C, request.w))
-        case AverageNetwork():
-            return replace(request, before=Averaged(request.w, request.alpha))
-    return request
+    if not isinstance(request, TrainNetwork):
+        return request
+    return replace(request, before=Trained(request.w, request.alpha, request.C, request.w))
 
 
 def explain_audit(

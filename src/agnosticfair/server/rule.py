@@ -19,9 +19,9 @@ from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, Kernels, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.mathematics.basis import is_apart
-from agnosticfair.protocol.estimates import MAX_NUMBERS, Calibration
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Histograms
+from agnosticfair.protocol.rule import MAX_NUMBERS, Calibration
 from agnosticfair.server import learning
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 from agnosticfair.server.rule_subgroups import with_subgroups

@@ -20,9 +20,8 @@ from agnosticfair.mathematics.subgroups import (
     sizes_of,
     triples,
 )
-from agnosticfair.protocol.estimates import MAX_NUMBERS, SubgroupMasses
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import sums_request
+from agnosticfair.protocol.rule import MAX_NUMBERS, SubgroupMasses, sums_request
 from agnosticfair.server.plan import Plan
 from agnosticfair.server.subgroup_axes import (
     axes_in,

@@ -29,14 +29,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agnosticfair.errors import SolverError
+from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method, Network
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Trained, TrainNetwork
+from agnosticfair.protocol.requests import Moments, Trained, TrainNetwork
 from agnosticfair.server import adversaries
-from agnosticfair.server.drawn import drawn, moments_request
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 RHO, LEAD, ASCENT = 2.0, 4.0, 2.0
@@ -100,17 +99,44 @@ class SaddleState:
         return self.game.here
 
 
-TYPES = (SaddleState, Trained, *adversaries.TYPES)
-
-
 def suits(method: Method) -> bool:
     """Networks."""
     return method.network is not None
 
 
 def before(plan: Plan) -> Broadcast:
-    """A network's inputs are scaled by their moments."""
-    return moments_request(plan)
+    """Inputs are scaled by their moments; a network that cannot be built is refused first."""
+    _initial(plan, 0)
+    return Broadcast(0, plan.task, Moments())
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """w: (P,), the inputs' centre and scale first.  decay: (P,), ridge where it holds.  gram: the
+    kernels' second moments."""
+
+    w: np.ndarray
+    decay: np.ndarray
+    gram: np.ndarray
+
+
+def _initial(plan: Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    from agnosticfair.networks import initial
+
+    network = plan.method.network or Network()
+    return initial(network.name, network.hidden, plan.features, seed)
+
+
+def drawn(plan: Plan, beginning: Beginning) -> Drawn:
+    """Inputs are centred and scaled by their moments, unit where they are constant."""
+    if beginning.start is not None:
+        raise SettingsError("a network begins at weights drawn by its seed: leave out start")
+    assert beginning.answer is not None
+    moments, (w, pulled) = beginning.answer.sums, _initial(plan, beginning.seed)
+    x = moments["x"] / moments["mass"]
+    deviation = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
+    w = np.concatenate([x, np.where(deviation > 1e-6, deviation, 1.0), w[2 * len(x) :]])
+    return Drawn(w, plan.method.ridge * pulled, moments["gram"])
 
 
 def init(plan: Plan, beginning: Beginning) -> SaddleState:

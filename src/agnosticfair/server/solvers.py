@@ -38,10 +38,7 @@ class Inner(Protocol):
 
 
 class Solver(Protocol):
-    """How a method is solved.  TYPES: the records of its state, for checkpoints."""
-
-    @property
-    def TYPES(self) -> tuple[type, ...]: ...
+    """How a method is solved, from state to state, which are frozen dataclasses."""
 
     def suits(self, method: Method) -> bool:
         """Whether it solves this method."""
@@ -154,7 +151,8 @@ def init(plan: Plan, beginning: Beginning | None = None) -> SolverState:
     """The state before the first round; of a method with a rule, of the first learner."""
     beginning = beginning or Beginning()
     if plan.method.rule is None:
-        return SolverState(plan, solver_of(plan.method).init(plan, beginning))
+        inner = solver_of(plan.method).init(plan, beginning)
+        return SolverState(plan, inner, seed=beginning.seed)
     stage, *_ = learners_to_try(plan)
     return SolverState(plan, TRAINERS[stage].init(plan, beginning), stage, seed=beginning.seed)
 

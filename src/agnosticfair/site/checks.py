@@ -25,7 +25,7 @@ from agnosticfair.learners.decisions import without_bins
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
 from agnosticfair.mathematics.subgroups import DEEPEST, SITE
 from agnosticfair.protocol.messages import MAX_BYTES, Broadcast
-from agnosticfair.protocol.privacy.checks import covered
+from agnosticfair.protocol.privacy.requests import covered
 from agnosticfair.protocol.requests import UNCOUNTED, SubgroupSet, Task
 from agnosticfair.site.policy import SitePolicy
 
@@ -360,9 +360,7 @@ def _numbers(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(batch is None or batch >= by.policy.min_rows, "a step is of too few rows")
 
 
-request_check("sums", "trials", "average", "moments", "train", "average_network", "decisions")(
-    _numbers
-)
+request_check("sums", "trials", "average", "moments", "train", "decisions")(_numbers)
 
 
 @request_check("subgroup_counts", "subgroup_decisions")

@@ -1,10 +1,16 @@
-"""A site's policy: what its own people decided that it answers. Its file says it, and no request changes it."""
+"""A site's policy: which requests it answers, and which of its columns and values it shows. Its people write it in a
+file, and no request changes it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from agnosticfair.data.schema import Schema
+from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import FederationError
 
 MIN_ROWS = 10
@@ -189,3 +195,54 @@ def _consents(policy: SitePolicy, consented: bool) -> list[str]:
         _MEANS: policy.shares_cluster_means,
     }
     return [sentence for sentence, consent in known.items() if consent == consented]
+
+
+OTHER = "other"
+"""The value that stands for all rare ones."""
+
+
+def shown_rows(table: Table, columns: Sequence[str] = (), min_rows: int = 1) -> Table:
+    """The rows with the listed columns alone, and values that few rows have as the value 'other'.
+
+    Parameters
+    ----------
+    table : Table
+    columns : sequence of str
+        Features that may be told of; all where none is listed. Label and sensitive features are not among them.
+    min_rows : int
+        Values of fewer rows are not told.
+
+    Returns
+    -------
+    Table
+
+    Examples
+    --------
+    >>> rows = Table({}, {"job": Column.of(["a", "a", "b", "c"])}, None, {})
+    >>> shown_rows(rows, (), 2).categorical["job"].categories
+    ('a', 'other')
+    """
+
+    def listed(name: str) -> bool:
+        return not columns or name in columns
+
+    return replace(
+        table,
+        numeric={k: v for k, v in table.numeric.items() if listed(k)},
+        categorical={k: joined(v, min_rows) for k, v in table.categorical.items() if listed(k)},
+        other={k: joined(v, min_rows) for k, v in table.other.items() if listed(k)},
+    )
+
+
+def joined(column: Column, min_rows: int) -> Column:
+    """The column whose values of fewer rows are one value, 'other'.
+
+    >>> joined(Column.of(["a", "a", "b"]), 2).values().tolist()
+    ['a', 'a', 'other']
+    """
+    counts = np.bincount(column.codes, minlength=len(column.categories))
+    rare = (counts > 0) & (counts < min_rows)
+    if not rare.any():
+        return column
+    texts = np.where(rare, OTHER, np.asarray(column.categories, object))
+    return Column.of(texts[column.codes])

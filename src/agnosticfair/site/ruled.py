@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.binning import Binning
+from agnosticfair.data.axes import Binning
 from agnosticfair.learners.estimates import LEARNERS, MAX_GROUPS, Estimates, Head, learned, strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.learners.trees import binning_of, forests_of

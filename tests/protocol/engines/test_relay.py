@@ -13,8 +13,7 @@ from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.engines.relay import Relay, tree
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.faults import Policy
-from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.together import together
+from agnosticfair.protocol.messages import Reply, together
 
 ROWS = small_table(300, 3)
 

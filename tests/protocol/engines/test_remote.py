@@ -29,9 +29,9 @@ from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import FORMAT
-from agnosticfair.protocol.privacy.store import ledger_folder
+from agnosticfair.protocol.privacy.ledger import ledger_folder
 from agnosticfair.report.page import page_data as data
-from agnosticfair.report.runs import read_run
+from agnosticfair.report.studies import read_run
 from agnosticfair.server import plan as server
 from agnosticfair.server.reveals import explain, explain_audit
 

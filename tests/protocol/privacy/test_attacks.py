@@ -21,12 +21,15 @@ from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import pack, unpack
 from agnosticfair.protocol.privacy.ledger import Ledger
 from agnosticfair.protocol.privacy.requests import (
+    SHARES,
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
     PrivateMoments,
+    deviations,
+    entries,
+    sensitivity,
 )
-from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations, entries, sensitivity
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
 from agnosticfair.protocol.secure.keys import check_offer
 from agnosticfair.site.rehearsal import rehearsed

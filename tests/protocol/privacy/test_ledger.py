@@ -14,10 +14,8 @@ from private_requests import ROWS, send, site, task_of
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.messages import Broadcast, unpack
-from agnosticfair.protocol.privacy.accountant import multiplier, spent
-from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.protocol.privacy.ledger import Ledger, ledger_folder, ledger_of, multiplier, spent
 from agnosticfair.protocol.privacy.requests import PrivatePlan
-from agnosticfair.protocol.privacy.store import ledger_folder, ledger_of
 
 ENDS = """
 import os, pickle, signal, sys

@@ -14,9 +14,8 @@ from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.private import Budget, fit_private
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.privacy.accountant import multiplier, spent
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations, sensitivity
+from agnosticfair.protocol.privacy.ledger import Ledger, multiplier, spent
+from agnosticfair.protocol.privacy.requests import SHARES, deviations, sensitivity
 from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian, share_of
 
 AUDIT = script("canary")

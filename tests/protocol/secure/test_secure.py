@@ -26,9 +26,15 @@ from agnosticfair.protocol.messages import (
     unpack,
 )
 from agnosticfair.protocol.requests import UNCOUNTED, Sums
-from agnosticfair.protocol.secure.integers import floats, integers
 from agnosticfair.protocol.secure.keys import Identity, check_roster, new_identity, public_half
-from agnosticfair.protocol.secure.masks import CHUNK, mask, request_digest, streams
+from agnosticfair.protocol.secure.masks import (
+    CHUNK,
+    floats,
+    integers,
+    mask,
+    request_digest,
+    streams,
+)
 from agnosticfair.protocol.secure.site import SESSIONS, SecureSite
 from agnosticfair.protocol.secure.totals import Opened, open_session, total
 

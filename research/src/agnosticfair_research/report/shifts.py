@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from agnosticfair.report.figures import BLUE, GREEN, GREY, ORANGE, RED, Style, canvas, tidy
-from agnosticfair.report.tables import Grid, MeanDeviation
+from agnosticfair.report.tables import Grid
 from agnosticfair_research.deployments import KINDS
 from agnosticfair_research.report.figures import FAIR, NAMES, _blank, _legend
-from agnosticfair_research.report.tables import Row, outcome
+from agnosticfair_research.report.tables import MeanDeviation, Row, outcome
 from agnosticfair_research.shifts import DONE, MOVED, PEERS, TUNED
 
 PUBLISHED = {

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agnosticfair.report.tables import Grid, MeanDeviation, markdown
+import numpy as np
+
+from agnosticfair.report.tables import Grid
 from agnosticfair_research.datasets import DATASETS
 from agnosticfair_research.paper import Reported, reported
 from agnosticfair_research.reproduce import MEASURES
@@ -39,6 +41,53 @@ BRIEF = (0, 3, 4, 6, 7, 10)
 
 LOCAL = ("agnosticfair", "agnosticfair-printed", "agnosticfair-b")
 """Methods in Table 2."""
+
+
+@dataclass(frozen=True)
+class MeanDeviation:
+    """Mean and sample standard deviation of the values that there are; both nan without any."""
+
+    mean: float
+    deviation: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> MeanDeviation:
+        """
+        >>> MeanDeviation.of([1.0, 3.0, None])
+        MeanDeviation(mean=2.0, deviation=1.4142135623730951, count=2)
+        """
+        there = np.array([value for value in values if value is not None], dtype=float)
+        if not len(there):
+            return cls(np.nan, np.nan, 0)
+        deviation = there.std(ddof=1) if len(there) > 1 else 0.0
+        return cls(float(there.mean()), float(deviation), len(there))
+
+    def text(self, digits: int) -> str:
+        """
+        >>> MeanDeviation(0.8195, 0.0021, 20).text(4), MeanDeviation(0.5, 0.0, 1).text(2)
+        ('0.8195 ± 0.0021', '0.50')
+        """
+        deviation = f" ± {self.deviation:.{digits}f}" if self.count > 1 else ""
+        return f"{self.mean:.{digits}f}{deviation}" if self.count else "none"
+
+
+def markdown(grid: Grid) -> str:
+    """The grid as a Markdown section.
+
+    >>> print(markdown(Grid("T", "N.", ("method", "RD"), (("fl", "0.2"),))))
+    ### T
+    <BLANKLINE>
+    N.
+    <BLANKLINE>
+    | method | RD |
+    |---|---:|
+    | fl | 0.2 |
+    <BLANKLINE>
+    """
+    rules = "|".join("---" if name in ("method", "outcome") else "---:" for name in grid.header)
+    header, *lines = (f"| {' | '.join(line)} |" for line in (grid.header, *grid.lines))
+    return "\n".join([f"### {grid.title}", "", grid.note, "", header, f"|{rules}|", *lines, ""])
 
 
 @dataclass(frozen=True)

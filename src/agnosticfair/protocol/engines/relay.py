@@ -15,7 +15,7 @@ from typing import Any
 
 from agnosticfair.errors import AgnosticFairError, SettingsError
 from agnosticfair.protocol.engines.seam import Answers, Engine, Failure, Keys
-from agnosticfair.protocol.together import together
+from agnosticfair.protocol.messages import together
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,27 @@
-"""A site's budget: what its rows have been asked for, over all fits, and a refusal once it is spent.
+"""A site's privacy budget: what its rows were asked for over all fits, and a refusal once it is spent.
 
-An answer is paid for before it is computed, written down before it is given, and given as it was written down. So the
-same request has the same noisy answer and costs once, wherever a process ends in between. A fit reserves room for all
-of its requests before the first one: it is refused then, or has room to its end. What was answered is spent; what was
-reserved and not answered is free again when the fit ends properly, and until then waits for the same fit to go on.
+An answer is paid for before it is computed, written down before it is sent, and repeated as it was written. So the same
+request has the same noisy answer and costs once, wherever a process ends in between. A fit reserves room for all of its
+requests before the first one: it is refused then, or has room to its end. What was answered is spent; what was reserved
+and not answered is free again when the fit ends properly, and until then waits for the same fit to go on.
+
+What a list of Gaussian noises costs is dp-accounting's, over Renyi divergences: a discrete Gaussian's are at most those
+of the Gaussian of the same multiplier, so the sum over steps bounds both. Shares of several sites add up to almost a
+discrete Gaussian: at scales above 10^3 units the difference (Kairouz, Liu and Steinke, 2021) is below exp(-10^6), and
+the scales here are above 10^8.
+
+A ledger is known by the content of its rows under a secret key, not by a name: the same rows have the same ledger, in
+whatever file or folder they lie. Rows of which half or more are those of another ledger (a file to which rows were
+added, say) begin with what was spent there.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,10 +29,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from agnosticfair.data.rows import contents, marked
 from agnosticfair.data.storage import alone, write_atomically
-from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.data.table import Table
+from agnosticfair.errors import FederationError, SettingsError, needing
 from agnosticfair.protocol.messages import Reply, pack, unpack
-from agnosticfair.protocol.privacy.accountant import check_budget, spent
 
 FORMAT = "agnosticfair-ledger-3"
 
@@ -220,3 +235,118 @@ def _content(path: Path, unit: str) -> dict[str, Any]:
             "another folder of ledgers"
         )
     return dict(content)
+
+
+def check_budget(epsilon: float, delta: float) -> None:
+    """Raise unless epsilon is positive and delta a small probability.
+
+    >>> check_budget(3.0, 1e-5)
+    """
+    if not (isfinite(epsilon) and epsilon > 0):
+        raise SettingsError(f"epsilon is {epsilon:g}: give a positive number, 1 to 10 is usual")
+    if not 0 < delta < 0.01:
+        raise SettingsError(
+            f"delta is {delta:g}: give a probability well under one over the number of rows, 1e-5 say"
+        )
+
+
+def spent(multipliers: Sequence[float], delta: float) -> float:
+    """Epsilon of steps with these noise multipliers, one after the other."""
+    if not multipliers:
+        return 0.0
+    events, rdp = _library()
+    accountant = rdp.RdpAccountant()
+    for z in multipliers:
+        accountant.compose(events.GaussianDpEvent(z))
+    return float(accountant.get_epsilon(delta))
+
+
+def multiplier(epsilon: float, delta: float) -> float:
+    """The least noise multiplier of one Gaussian that costs at most epsilon.
+
+    >>> round(multiplier(3.0, 1e-5), 2)
+    1.49
+    """
+    check_budget(epsilon, delta)
+    low, high = 1e-3, 1e6
+    for _ in range(80):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if spent([middle], delta) > epsilon else (low, middle)
+    return high
+
+
+def _library() -> tuple:
+    with needing("dp", "differential privacy needs more packages"):
+        import dp_accounting
+        from dp_accounting import rdp
+    return dp_accounting, rdp
+
+
+VARIABLE = "AGNOSTICFAIR_STATE"
+"""Names the folder of what this user's sites keep, where it is not the system's usual one."""
+
+KEY = "rows.key"
+SAME = 0.5
+"""The share of the smaller of two sets of rows from which on both have one budget."""
+
+
+def ledger_folder() -> Path:
+    """The standard place of ledgers, outside any federation's folder, so that a copied folder has no budget of its
+    own."""
+    named, state = os.environ.get(VARIABLE), os.environ.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path.home() / ".local" / "state"
+    return (Path(named) if named else base / "agnosticfair") / "ledgers"
+
+
+def ledger_of(
+    table: Table, epsilon: float, delta: float, unit: str = "row", folder: Path | None = None
+) -> Ledger:
+    """The ledger of these rows.  folder: of ledgers; the standard place unless said."""
+    place = ledger_folder() if folder is None else folder
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        marks = np.sort(marked(contents(table), _key(place)))
+        name = hashlib.sha256(marks.tobytes()).hexdigest()[:32]
+        rows = place / f"{name}.rows"
+        if not rows.exists():
+            write_atomically({rows: np.unique(marks).tobytes()}, 0o600)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot keep a ledger in {str(place)!r}: {error.strerror}; name another folder, or set {VARIABLE}"
+        ) from None
+    others = Relatives(place, name, np.unique(marks))
+    return Ledger(epsilon, delta, path=place / f"{name}.json", unit=unit, others=others)
+
+
+@dataclass
+class Relatives:
+    """The ledgers of mostly the same rows.  marks: of these rows, sorted.  known: by name whether another is one."""
+
+    folder: Path
+    name: str
+    marks: np.ndarray
+    known: dict[str, bool] = field(default_factory=dict)
+
+    def __call__(self) -> list[Path]:
+        """Their files, those that came later among them."""
+        for rows in self.folder.glob("*.rows"):
+            if rows.stem != self.name and rows.stem not in self.known:
+                self.known[rows.stem] = self._same(np.frombuffer(rows.read_bytes(), np.uint64))
+        files = [self.folder / f"{name}.json" for name, same in self.known.items() if same]
+        return [file for file in files if file.exists()]
+
+    def _same(self, other: np.ndarray) -> bool:
+        common = len(np.intersect1d(self.marks, other, assume_unique=True))
+        return common > 0 and common >= SAME * min(len(self.marks), len(other))
+
+
+def _key(folder: Path) -> bytes:
+    """The key of the site's rows, made at the first use: a ledger's name tells nobody else whose rows it is of."""
+    path = folder / KEY
+    with alone(path):
+        if not path.exists():
+            write_atomically({path: secrets.token_bytes(32)}, 0o600)
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise SettingsError(f"the key {str(path)!r} is damaged: restore it, or nothing is answered")
+    return hmac.digest(key, b"agnosticfair ledgers", "sha256")

@@ -16,10 +16,8 @@ import numpy as np
 from agnosticfair.errors import FederationError, needing
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.privacy.checks import check_private
 from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import PrivatePlan
-from agnosticfair.protocol.privacy.sensitivity import SHARES, deviations
+from agnosticfair.protocol.privacy.requests import SHARES, PrivatePlan, check_private, deviations
 from agnosticfair.protocol.requests import step_of
 from agnosticfair.protocol.secure.masks import request_digest
 

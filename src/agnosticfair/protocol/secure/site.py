@@ -23,7 +23,6 @@ from agnosticfair.protocol.messages import (
     Reply,
     hexadecimal,
 )
-from agnosticfair.protocol.secure.integers import flattened
 from agnosticfair.protocol.secure.keys import (
     Identity,
     Roster,
@@ -31,9 +30,11 @@ from agnosticfair.protocol.secure.keys import (
     check_roster,
     digest,
     offered,
+    reply_key,
+    signature,
+    tag,
 )
-from agnosticfair.protocol.secure.masks import MaskStream, mask, request_digest, streams
-from agnosticfair.protocol.secure.proofs import reply_key, signature, tag
+from agnosticfair.protocol.secure.masks import MaskStream, flattened, mask, request_digest, streams
 
 KEYS, AGREE = "keys", "agree"
 """Steps that begin a session: a signed masking key from each site, then all of them to each."""

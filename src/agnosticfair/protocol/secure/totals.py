@@ -13,10 +13,17 @@ import numpy as np
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import Agreement, Broadcast, Invitation, Masked, Offer, Reply
 from agnosticfair.protocol.requests import step_of
-from agnosticfair.protocol.secure.integers import length, shaped
-from agnosticfair.protocol.secure.keys import Roster, check_offer, check_roster, digest, public_half
-from agnosticfair.protocol.secure.masks import request_digest
-from agnosticfair.protocol.secure.proofs import check_signature, check_tag, reply_key
+from agnosticfair.protocol.secure.keys import (
+    Roster,
+    check_offer,
+    check_roster,
+    check_signature,
+    check_tag,
+    digest,
+    public_half,
+    reply_key,
+)
+from agnosticfair.protocol.secure.masks import length, request_digest, shaped
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 
 Send = Callable[..., Mapping[str, Any]]

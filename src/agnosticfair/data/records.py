@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from agnosticfair.data import wire
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.summary import SummaryStatistics
 
@@ -26,13 +26,14 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """
     plain: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
+    kind: Any = type(record)
     for f in fields(record):
         value = getattr(record, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
         elif isinstance(value, Encoding | SummaryStatistics):
             plain[f.name] = value.to_json()
-        elif _of_arrays(value):
+        elif isinstance(value, Mapping) and _names_arrays(wire.hints_of(kind)[f.name]):
             plain[f.name] = sorted(value)
             arrays |= {f"{f.name}.{name}": v for name, v in value.items()}
         elif is_dataclass(value):
@@ -45,27 +46,19 @@ def taken_apart(record: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return plain, arrays
 
 
-def _of_arrays(value: object) -> bool:
-    """Whether it is a mapping of arrays by name."""
-    if not isinstance(value, Mapping):
-        return False
-    return all(isinstance(v, np.ndarray) for v in value.values())
+def _names_arrays(hint: Any) -> bool:
+    """Whether the type is a mapping of arrays by name."""
+    return get_origin(hint) is Mapping and get_args(hint)[1] is np.ndarray
 
 
 def put_together(kind: type[T], plain: object, arrays: Arrays) -> T:
     """The inverse of ``taken_apart``; ValueError says which field is wrong."""
     if not isinstance(plain, dict):
         raise ValueError(f"{kind.__name__} is not a record")
-    hints = _hints(kind)  # type: ignore[arg-type]
+    hints = wire.hints_of(kind)  # type: ignore[arg-type]
     if strange := {*plain, *(name.partition(".")[0] for name in arrays)} - {*hints}:
         raise ValueError(f"{kind.__name__} has no {sorted(strange)[0]!r}")
     return kind(**{name: _field(name, hint, plain, arrays) for name, hint in hints.items()})
-
-
-@lru_cache(maxsize=64)
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind)}
 
 
 def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> Any:
@@ -79,7 +72,7 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
         return arrays[name]
     if name not in plain:
         raise ValueError(f"{name!r} is missing")
-    if get_origin(kind) is Mapping:
+    if _names_arrays(kind):
         if plain[name] != sorted(inner):
             raise ValueError(f"{name!r} has not the arrays that it names")
         return inner
@@ -87,27 +80,4 @@ def _field(name: str, hint: Any, plain: Mapping[str, Any], arrays: Arrays) -> An
         return kind.from_json(plain[name])
     if isinstance(kind, type) and is_dataclass(kind):
         return put_together(kind, plain[name], inner)
-    return _value(name, hint, plain[name])
-
-
-def _value(name: str, hint: Any, value: Any) -> Any:
-    """A plain value as its type says: numbers, texts, truth values, and tuples of them."""
-    inner = get_args(hint)
-    if isinstance(hint, type) and is_dataclass(hint):
-        return put_together(hint, value, {})
-    if get_origin(hint) is tuple and isinstance(value, list | tuple):
-        if len(inner) == 2 and inner[1] is Ellipsis:
-            return tuple(_value(name, inner[0], v) for v in value)
-        if len(inner) == len(value):
-            return tuple(_value(name, h, v) for h, v in zip(inner, value, strict=True))
-    elif inner and get_origin(hint) is not tuple:  # a union: the first that fits
-        for option in inner:
-            try:
-                return _value(name, option, value)
-            except ValueError:
-                continue
-    elif hint is float and type(value) in (int, float) and np.isfinite(value):
-        return float(value)
-    elif type(value) is hint:
-        return value
-    raise ValueError(f"{name!r} is of the wrong type")
+    return wire.read(hint, plain[name], repr(name))

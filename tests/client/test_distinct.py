@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from helpers import Requests, small_table
 
+from agnosticfair.client import features
 from agnosticfair.client.client import Client
+from agnosticfair.client.features import Distinct
 from agnosticfair.client.steps import answer
-from agnosticfair.client.sums import distinct
-from agnosticfair.client.sums.distinct import Distinct
 from agnosticfair.data.table import concatenate
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
@@ -26,9 +26,9 @@ def test_sums_over_kinds_have_the_bits_of_sums_over_rows(step, learner, monkeypa
     engine = Requests({"one": table})
     fit(engine, method("rule", learner=learner, min_people=5, tau=0.02), positive="yes")
     for request in engine.request[step]:
-        monkeypatch.setattr(distinct, "FEW", 0.7)
+        monkeypatch.setattr(features, "MAX_DISTINCT", 0.7)
         few = answer(Client("one", table), step, request)
-        monkeypatch.setattr(distinct, "FEW", 0.0)
+        monkeypatch.setattr(features, "MAX_DISTINCT", 0.0)
         every = answer(Client("one", table), step, request)
         assert few.sums.keys() == every.sums.keys()
         for name, total in every.sums.items():

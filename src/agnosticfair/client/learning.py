@@ -8,17 +8,23 @@ from itertools import pairwise
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums.distinct import Distinct
-from agnosticfair.client.sums.features import Features, diagonal, gradient_of, hessian_of, weighed
+from agnosticfair.client.features import (
+    Distinct,
+    Features,
+    diagonal,
+    gradient_of,
+    hessian_of,
+    weighed,
+)
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.learners.estimates import Head, targets
 from agnosticfair.learners.linear import compact
 from agnosticfair.mathematics.linear import log_loss, sigmoid
 from agnosticfair.mathematics.subgroups import cross
-from agnosticfair.protocol.estimates import Learn, hessian_numbers
 from agnosticfair.protocol.grid import base_bits, exponents
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
+from agnosticfair.protocol.rule import Learn, hessian_numbers
 
 COMBINED = 600
 """Combinations of a block of crossed columns."""

@@ -5,8 +5,8 @@ import pytest
 from helpers import Requests
 
 from agnosticfair import federation, iid, load_dataset
+from agnosticfair.client import features, learning
 from agnosticfair.client.client import Client
-from agnosticfair.client.sums import features, learning
 from agnosticfair.data.encoding import encode
 from agnosticfair.methods import method
 

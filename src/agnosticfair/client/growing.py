@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.data.binning import fine_bin_counts, value_counts
+from agnosticfair.data.axes import fine_bin_counts, value_counts
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError
@@ -20,13 +20,12 @@ from agnosticfair.mathematics.boosting import (
     CodedRows,
     Walk,
     finished_trees,
-    level_sums,
 )
 from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.trees import FineCounts, Level
+from agnosticfair.protocol.rule import FineCounts, Level
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,10 @@ def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> RowsI
     bits = min(GRADIENT_BITS, base_bits(task.n))
     codes = np.ascontiguousarray(columns.T)
     rows = CodedRows(codes, columns, t, counts, fold[0], request.folds, weighed, bits)
+    if client.device is not None:
+        from agnosticfair.client.rule_device import coded_rows
+
+        rows = coded_rows(rows, client.device)
     return RowsInTrees(rows, binning.bins(task.encoding), Walk())
 
 
@@ -87,6 +90,10 @@ def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
     except ValueError as problem:
         raise FederationError(f"the request for a level of trees is damaged: {problem}") from None
     forests = list(zip(done, now, strict=True))
+    if client.device is not None:
+        from agnosticfair.client.rule_device import level_sums
+    else:
+        from agnosticfair.mathematics.boosting import level_sums
     sums = level_sums(
         prepared_rows.walk, prepared_rows.rows, prepared_rows.bins, forests, request.level, count
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
-from agnosticfair.client.sums.distinct import Distinct
+from agnosticfair.client.features import Distinct
 from agnosticfair.learners.decisions import KERNEL_BITS, Kernels, kernel_weights
 from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
 from agnosticfair.mathematics.subgroups import (
@@ -27,8 +27,8 @@ from agnosticfair.mathematics.subgroups import (
 )
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.program import ProgramSums
 from agnosticfair.protocol.requests import Task
+from agnosticfair.protocol.rule import ProgramSums
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Memberships:
     crossed: Crossed
     subgroups: list[Subgroup]
     at: Places
+    xp: ClassVar[Any] = np
 
     @property
     def size(self) -> int:
@@ -136,12 +137,33 @@ def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> E
     return Estimated(utility(rows.take(eta), error_costs), rows.take(pi), rows.weights)
 
 
+def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> Any:
+    """The distinct rows on the client's device; for ``client.kept``."""
+    from agnosticfair.client.rule_device import rule_rows
+
+    b, rows = client.cached(task, weight_functions), client.cached(task, estimated, error_costs)
+    y = client.cached(task, distinct).take(client.rows.labels(task.positive))
+    codes, subgroups = np.zeros((0, len(y)), np.int16), []
+    if isinstance(b, Memberships):
+        codes, subgroups = b.codes, b.subgroups
+    sizes = b.at.sizes if isinstance(b, Memberships) else ()
+    assert client.device is not None
+    return rule_rows(codes, sizes, subgroups, rows, y, client.device)
+
+
 def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
-    """What ``scores.evaluate`` states, over the client's rows."""
+    """What ``scores.evaluate`` states, over the client's rows: on its device, unless weight functions are kernels."""
     task, request = broadcast.task, broadcast.request
     false_positive, false_negative = request.error_costs
+    error_costs, points = (false_positive, false_negative), request.points()
     b = client.cached(task, weight_functions)
-    rows = client.cached(task, estimated, (false_positive, false_negative))
-    bits = base_bits(task.n) - (0 if isinstance(b, Memberships) else KERNEL_BITS)
+    named = isinstance(b, Memberships)
+    bits = base_bits(task.n) - (0 if named else KERNEL_BITS)
+    if client.device is not None and (named or b.size == 1):
+        from agnosticfair.client.rule_device import evaluate as evaluate_there
+
+        there = client.cached(task, on_device, error_costs)
+        return Reply(broadcast.round, evaluate_there(there, points, task.n, bits))
+    rows = client.cached(task, estimated, error_costs)
     y = client.cached(task, distinct).take(client.rows.labels(task.positive))
-    return Reply(broadcast.round, evaluate(rows, b, y, request.points(), task.n, bits))
+    return Reply(broadcast.round, evaluate(rows, b, y, points, task.n, bits))

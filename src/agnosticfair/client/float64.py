@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from agnosticfair.client.client import CHUNK, Client
-from agnosticfair.client.sums.features import weighed
+from agnosticfair.client.features import weighed
 from agnosticfair.data.encoding import FEATURE_BITS
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.basis import (
