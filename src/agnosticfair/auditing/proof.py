@@ -72,7 +72,7 @@ def read(path: Path) -> Any:
                 f"{str(path)!r} has more than {MAX_BYTES:,} bytes, and no certificate has: give the certificate.json "
                 "that 'audit' wrote"
             )
-        return json.loads(content.decode())
+        return json.loads(content.decode(), object_pairs_hook=_each_once)
     except OSError as error:
         raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
     except DataError:
@@ -84,6 +84,13 @@ def read(path: Path) -> Any:
         raise DataError(
             f"{str(path)!r} is not JSON: give the certificate.json that 'audit' wrote"
         ) from None
+
+
+def _each_once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; ValueError where a field is there twice, for other readers may take the other one."""
+    if len({name for name, _ in fields}) < len(fields):
+        raise ValueError("a field is there twice")
+    return dict(fields)
 
 
 def new_key(path: Path) -> str:

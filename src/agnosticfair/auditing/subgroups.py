@@ -196,7 +196,7 @@ class CountedSubgroups:
     def worst(
         self, metric: str, precision: float = 0.1, delta: float = 0.05
     ) -> tuple[float, float]:
-        """The largest difference in an estimable subgroup, and everybody's: on these rows, nothing of it bounded."""
+        """The largest difference in an estimable subgroup, and overall: on these rows, nothing of it bounded."""
         _, able, keep = self.levels(metric, precision, delta)
         value = confidence.on_rows(self.counts, metric, keep)
         return float(np.fmax.reduce(value[able], initial=value[0])), float(value[0])
@@ -394,7 +394,7 @@ def rows_needed(
     precision, confidence : float
         As in ``audit``.
     subgroups : int, optional
-        Subgroups that are certified together; None for everybody, which has a share of its own.
+        Subgroups that are certified together; None for overall, which has a share of its own.
 
     Examples
     --------

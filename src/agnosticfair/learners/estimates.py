@@ -315,13 +315,13 @@ def _of_groups(
     names: tuple[str, ...], groups: list[tuple[str, ...]], labels: tuple[int, ...], several: bool
 ) -> list[Head]:
     two, label = len(groups) == 2, labels[0] if len(labels) == 1 else None
-    heads_found = []
+    group_heads = []
     for group in groups[1:] if two else groups:
         pairs = zip(names, group, strict=True)
         what = " & ".join(f"{name}={value}" if several else value for name, value in pairs)
         text = f"group:{what}" + ("" if label is None else f"|{label}")
-        heads_found.append(Head(text, names, group, label, groups[0] if two else ()))
-    return heads_found
+        group_heads.append(Head(text, names, group, label, groups[0] if two else ()))
+    return group_heads
 
 
 def targets(
