@@ -1,6 +1,6 @@
 """Answers that do not come: what is done about them, and a record of what happened.
 
-A sum over the clients that answered, divided by everybody's n, is another problem than the one
+A sum over the clients that answered, divided by the n of all, is another problem than the one
 that was stated, and solves without complaint. So a round lacks no answer: it is asked again, or
 the fit stops, or the problem is stated anew for the clients that remain.
 """
