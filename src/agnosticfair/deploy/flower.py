@@ -45,8 +45,8 @@ def reply(message: Message, context: Context) -> Message:
     record = answer(joined, request, content if isinstance(content, bytes) else b"?")
     if detail := record.pop("detail", ""):
         Trail(joined.log).write("refused", step=plain(request.get("step", ""), 40), why=detail)
-    content = RecordDict({"answer": ConfigRecord({"id": request["id"], **record})})
-    return Message(content, reply_to=message)
+    answered = RecordDict({"answer": ConfigRecord({"id": request["id"], **record})})
+    return Message(answered, reply_to=message)
 
 
 @server_app.main()
