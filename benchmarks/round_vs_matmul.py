@@ -13,8 +13,8 @@ from timing import in_turn, say
 
 from agnosticfair import federation
 from agnosticfair.client.client import Client
-from agnosticfair.client.float64 import kernels
 from agnosticfair.client.steps import answer
+from agnosticfair.client.sums import kernels
 from agnosticfair.mathematics.fairness import surrogate_values
 from agnosticfair.mathematics.linear import log_loss_derivatives
 from agnosticfair.methods import method

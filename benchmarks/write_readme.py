@@ -26,12 +26,11 @@ def result(found: dict) -> str:
     knee, beside = found["points"][found["knee"]], found["references"]
     whole, free = beside["fairfl"], beside["fl"]
     text = (
-        f"**Fair on the whole is not fair.** On rows that no model saw, training that equalises everybody's rates "
-        f"(`fairfl`) leaves men and women {whole['measured']:.2f} apart as a whole, and {whole['worst']:.2f} in the "
-        f"worst subgroup that one can name; a model that never heard of fairness (`fl`) has"
-        f" {free['worst']:.2f}. The rule limits every subgroup: {knee['worst']:.2f} at the knee, right on "
-        f"{knee['accuracy']:.1%} instead of {free['accuracy']:.1%}. Every point of the line is a model; the command "
-        "saves the knee's, with a model card."
+        f"**Fair overall is not fair.** On held-out rows, a model that equalises overall rates (`fairfl`) decides "
+        f"positively for men and women {whole['measured']:.2f} apart overall, and {whole['worst']:.2f} apart in the "
+        f"worst subgroup; a model without any limit (`fl`) {free['worst']:.2f}. Limiting every subgroup brings the "
+        f"worst to {knee['worst']:.2f} at the knee, and is right on {knee['accuracy']:.1%} of the rows instead of "
+        f"{free['accuracy']:.1%}. Every point of the line is a model; the command saves the knee's, with a model card."
     )
     return fill(text, 118, break_on_hyphens=False) + "\n"
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from helpers import TABLES, request_of, small_table
 
-from agnosticfair.client import float64, steps
+from agnosticfair.client import steps
+from agnosticfair.client import sums as client_sums
 from agnosticfair.client.client import Client
 from agnosticfair.commands.messages import _supposed
 from agnosticfair.data.table import concatenate
@@ -302,9 +303,9 @@ def test_a_field_of_a_round_s_sums_reaches_the_server(monkeypatch):
         values, factor = plain(v)
         return (*values, v.right), factor
 
-    for module in (stated, float64):
+    for module in (stated, client_sums):
         monkeypatch.setattr(module, "OF_FAIR", (*scalars, "psi_right", gradient))
-    for module in (stated, float64):
+    for module in (stated, client_sums):
         monkeypatch.setattr(module, "of_fair", of_fair)
     monkeypatch.setitem(requests.REVEALS, "psi_right", "right decisions")  # from stated.REVEALS
     client, chosen_method = Client("a", small_table(300)), method("agnosticfair", kernels=5)
@@ -314,7 +315,7 @@ def test_a_field_of_a_round_s_sums_reaches_the_server(monkeypatch):
     assert told["sums"]["psi_right"] == "right decisions"
     request = request_of([client], chosen_method)
     assert request.shapes["psi_right"] == request.shapes["psi_g"]
-    found = float64.sums(client, request).sums
+    found = client_sums.sums(client, request).sums
     assert {k: np.shape(v) for k, v in found.items()} == request.shapes
     assert found["psi_right"][:, -1].sum() == found["correct"]
     assert found["psi_right"][:, :-1].sum() > 0

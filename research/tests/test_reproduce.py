@@ -68,6 +68,7 @@ def test_a_row_is_complete_and_plausible():
     row = run_cell(PaperCell("adult", "shift", "fl", 0))
     assert [*row] == KEYS
     assert json.loads(json.dumps(row, allow_nan=False)) == row
+    assert row["test_worst_subgroup"] > row["test_risk_difference"]
     assert 0.71 < row["majority_rate"] < 0.725 < row["test_accuracy"] < 0.84
     assert 0.20 < row["label_risk_difference"] < 0.22
     assert min(row["client_risk_differences"]) < row["test_risk_difference"]

@@ -43,16 +43,17 @@ from agnosticfair.protocol.privacy.site import PrivateSite, share_of
 from agnosticfair.protocol.requests import Task, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.server import plan as server
-from agnosticfair.server import private_rule
 from agnosticfair.server.private import (
     ROUNDS,
     Problem,
+    binned,
     bounded,
     comparable,
     next_active,
     second_moment,
     stepped,
     temperature,
+    trained,
 )
 from agnosticfair.server.subgroup_axes import single_values, subgroup_names, with_subgroup_set
 from agnosticfair.site.guard import Quiet, guarded
@@ -209,12 +210,12 @@ def fit_private(
     with one_thread():
         server.check_missing(method, imagined(schema))
         begun = server.plan(method, imagined(schema), plain_coordinator.keys, **whom)
-        begun = private_rule.binned(begun, schema.bins)
+        begun = binned(begun, schema.bins)
         fit = fit_digest(begun, schema, rounds)
         coordinator.reserve(fit, rounds, begun.task)
         plan, groups = _plan(coordinator, begun, schema)
-        trained = _rounds if method.rule is None else _ruled
-        plan, w, history = trained(coordinator, plan, groups, rounds, on_round)
+        train = _rounds if method.rule is None else _ruled
+        plan, w, history = train(coordinator, plan, groups, rounds, on_round)
         report = _certified(coordinator, plan, w, confidence)
         coordinator.reserve(fit, rounds, begun.task, ends=True)
     about = {**_spent(coordinator, rounds), **report}
@@ -430,9 +431,7 @@ def _ruled(
     """The plan whose task has estimates and a rule; there is no w."""
     problem, history = _problem(coordinator_for, plan, groups), list[dict]()
     times = how_often(rounds)["private_heads"], rounds
-    plan = private_rule.trained(
-        coordinator_for, plan, problem, times, partial(_noted, on_round, history)
-    )
+    plan = trained(coordinator_for, plan, problem, times, partial(_noted, on_round, history))
     return plan, np.zeros(0), tuple(history)
 
 

@@ -243,7 +243,6 @@ def _of_methods() -> tuple[Setting, ...]:
         Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
         Setting("max_rounds", M, "Most rounds.", COUNT),
         Setting("tolerance", M, "What the next step may still promise at the end.", POSITIVE),
-        Setting("polish", M, "Go on until the weights are still, too.", bool),
         Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", WORD),
         Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
         Setting("fairness", M, "The whole constraint."),

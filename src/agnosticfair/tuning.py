@@ -223,7 +223,7 @@ def _coarse(method: Method) -> Method:
     """The method of a point: to a coarse tolerance; a network, which begins anew, with a quarter of its rounds."""
     rounds = method.max_rounds if method.network is None else max(1, method.max_rounds // FEWER)
     tolerance = max(method.tolerance, COARSE)
-    return replace(method, tolerance=tolerance, polish=False, max_rounds=rounds)
+    return replace(method, tolerance=tolerance, max_rounds=rounds)
 
 
 def _references(chosen_method: Method) -> list[Method]:

@@ -8,10 +8,12 @@ from helpers import held
 
 from agnosticfair import audit
 from agnosticfair.auditing import proof
+from agnosticfair.auditing import subgroups as named
 from agnosticfair.auditing.proof import verify
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import ModelError, SettingsError
 from agnosticfair.mathematics import confidence
 from agnosticfair.mathematics.basis import gaussian
+from agnosticfair.monitoring.baseline import baseline_of
 
 
 def certificate(**send):
@@ -36,6 +38,32 @@ def test_an_untouched_certificate_is_verified_without_rows(send):
     other = proof.sealed(seal, bytes(32))["signature"]["public_key"]
     assert "another key" in verify(seal, other)[0]
     assert "not signed" in verify(proof.sealed(seal), other)[0]
+
+
+@pytest.mark.parametrize("maximum", [0, 1000])
+def test_columns_with_too_many_pairs_of_values_have_single_values_and_say_so(monkeypatch, maximum):
+    """maximum: of values whose pairs are counted for who verifies and monitors."""
+    monkeypatch.setattr(named, "MAX_PAIRS", 5)
+    monkeypatch.setattr(named, "MAX_PAIRED", maximum)
+    send = certificate()
+    assert {len(subgroup) for subgroup in send["sums"]["subgroups"]} == {0, 1}
+    assert any("single values" in note and "--columns" in note for note in send["notes"])
+    assert verify(proof.sealed(send)) == ()
+    more = changed(send, ("sums", "counts", 1, 0, 0, 0), 5)
+    assert verify(proof.sealed(more))
+    kept = [k for k in range(len(send["sums"]["counts"])) if k != 1]
+    fewer = copy.deepcopy(send)
+    for name in ("subgroups", "counts"):
+        fewer["sums"][name] = [fewer["sums"][name][k] for k in kept]
+    assert "left out" in " ".join(verify(proof.sealed(fewer)))
+
+
+def test_a_monitor_refuses_a_certificate_without_pairs_of_values(monkeypatch):
+    monkeypatch.setattr(named, "MAX_PAIRS", 5)
+    monkeypatch.setattr(named, "MAX_PAIRED", 0)
+    table, decided = held(3000)
+    with pytest.raises(ModelError, match="--columns"):
+        baseline_of(audit(decided, table, sensitive_features="sex", precision=0.2))
 
 
 def leaves(value, path=()):
@@ -163,7 +191,16 @@ def test_keys_are_kept_by_their_owner(tmp_path):
 def test_json_that_is_nested_huge_or_odd_is_one_sentence(nested, tmp_path, call, monkeypatch):
     path = tmp_path / "certificate.json"
     deep = "[" * nested + "]" * nested
-    for text in (deep, f'{{"format": "agnosticfair-certificate-1", "sums": {deep}}}', "1" * 9999):
+    twice = json.dumps(proof.sealed(certificate()))
+    twice = twice.replace(
+        '"upper":', '"upper": 0.01, "upper":', 1
+    )  # the first one is for other readers
+    for text in (
+        deep,
+        twice,
+        f'{{"format": "agnosticfair-certificate-1", "sums": {deep}}}',
+        "1" * 9999,
+    ):
         path.write_text(text)
         code, out, err = call("verify", path)
         assert (code, out, err.count("\n")) == (2, "", 1), err[:200]

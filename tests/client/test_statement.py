@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import KINDS, request_of, small_table
 
-from agnosticfair.client import float64
+from agnosticfair.client import sums as client_sums
 from agnosticfair.client.client import Client
 from agnosticfair.mathematics import sums as stated
 from agnosticfair.mathematics.basis import gaussian, support
@@ -18,7 +18,9 @@ ROWS = replace(small_table(700), weights=np.random.default_rng(1).integers(1, 4,
 def by_hand(client, broadcast):
     """The sums row by row, as the head of ``mathematics.sums`` writes them."""
     task, request, rows = broadcast.task, broadcast.request, client.prepare(broadcast.task)
-    K_L, K = (float64.kernels(client, task, b)(slice(None)) for b in (task.basis, task.fair_basis))
+    K_L, K = (
+        client_sums.kernels(client, task, b)(slice(None)) for b in (task.basis, task.fair_basis)
+    )
     d, weights = rows.X @ request.w, rows.weights
     values = stated.row_values(d, rows.y, request.surrogate)
     v = values._replace(**{k: getattr(values, k) * weights for k in values._fields})
@@ -51,7 +53,7 @@ def test_a_client_adds_up_what_is_stated(surrogate):
     client = Client("a", ROWS)
     broadcast = request_of([client], chosen_method)
     broadcast = replace(broadcast, request=replace(broadcast.request, surrogate=surrogate))
-    true, found = by_hand(client, broadcast), float64.sums(client, broadcast).sums
+    true, found = by_hand(client, broadcast), client_sums.sums(client, broadcast).sums
     assert {name: np.shape(v) for name, v in found.items()} == broadcast.shapes
     assert {*true} == {*found}
     for name, value in true.items():
@@ -97,6 +99,6 @@ def test_the_fields_of_a_client_that_holds_some_kernels_lie_where_they_belong():
     broadcast = request_of(clients, chosen_method)
     for client in clients:
         columns = support(broadcast.task.basis, client.key, broadcast.task.clients)
-        psi = float64.sums(client, broadcast).sums["psi_theta_L"]
+        psi = client_sums.sums(client, broadcast).sums["psi_theta_L"]
         assert (psi[columns] > 0).all()
         assert np.count_nonzero(psi) == 3

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agnosticfair.client import client as client_side
-from agnosticfair.client import float64
+from agnosticfair.client import sums as client_sums
 from agnosticfair.client.averaging import train_locally
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
@@ -109,7 +109,7 @@ def test_the_same_request_gets_the_same_answer_even_after_the_client_forgot_ever
 
 
 @pytest.mark.parametrize(
-    ("module", "limit", "value"), [(float64, "KERNEL_BYTES", 0), (client_side, "CHUNK", 7)]
+    ("module", "limit", "value"), [(client_sums, "KERNEL_BYTES", 0), (client_side, "CHUNK", 7)]
 )
 def test_what_is_kept_and_in_which_chunks_changes_nothing(monkeypatch, module, limit, value):
     clients, plan = planned({"a": small_table()})

@@ -39,6 +39,15 @@ def test_batches_are_counted_and_remembered(call, watch):
     assert "agnosticfair_rows 400.0" in Path("metrics.prom").read_text()
 
 
+def test_a_certificate_that_does_not_hold_is_not_watched(call, watch):
+    content = json.loads(Path("certificate.json").read_text())
+    content["subgroups"][0]["high"] = 0.99
+    Path("certificate.json").write_text(json.dumps(content))
+    write(Path("one.csv"), client_rows(8, 200))
+    code, _, err = call(*watch, "--rows", "one.csv", "--state", "s.json")
+    assert (code, "high" in err, Path("s.json").exists()) == (2, True, False)
+
+
 def test_the_page_is_accessible(call, watch, accessible):
     write(Path("one.csv"), client_rows(8, 200))
     call(*watch, "--rows", "one.csv", "--page", "page.html")

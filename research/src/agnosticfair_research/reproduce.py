@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from agnosticfair.auditing.audit import audit
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import fit
@@ -131,6 +132,7 @@ MEASURES = (
     "train_risk_difference",
     "test_accuracy",
     "test_risk_difference",
+    "test_worst_subgroup",
     "test_balanced_accuracy",
     "client_risk_differences",
     "majority_rate",
@@ -152,15 +154,24 @@ def measure(model: Model, split: Split, positive: str) -> Row:
         np.concatenate(subgroups) for subgroups in zip(*map(on, split.train.values()), strict=True)
     ]
     y, y_hat, s = on(split.test)
-    subgroups = [split.test_piece == k for k in range(len(split.pieces))]
-    local = [scoring.risk_difference(y_hat[subgroup], s[subgroup]) for subgroup in subgroups]
+    pieces = [split.test_piece == k for k in range(len(split.pieces))]
+    local = [scoring.risk_difference(y_hat[piece], s[piece]) for piece in pieces]
     return {
         "train_accuracy": number(scoring.accuracy(train[0], train[1])),
         "train_risk_difference": number(scoring.risk_difference(train[1], train[2])),
         "test_accuracy": number(scoring.accuracy(y, y_hat)),
         "test_risk_difference": number(scoring.risk_difference(y_hat, s)),
+        "test_worst_subgroup": number(_worst_subgroup(y_hat, split.test, model.sensitive_feature)),
         "test_balanced_accuracy": number(scoring.balanced_accuracy(y, y_hat)),
         "client_risk_differences": [number(value) for value in local],
         "majority_rate": number(scoring.majority_rate(y)),
         "label_risk_difference": number(scoring.risk_difference(y, s)),
     }
+
+
+def _worst_subgroup(y_hat: np.ndarray, table: Table, sensitive_feature: str) -> float:
+    """The largest risk difference in a subgroup with rows enough, on these rows."""
+    values = table.column(sensitive_feature).values()
+    if len(np.unique(values)) < 2:
+        return float("nan")
+    return audit(y_hat, table, sensitive_features=values, held_out=False).worst_difference

@@ -86,7 +86,7 @@ class Certificate:
         Rows.
     accuracy : float
         On the rows; nan without labels.
-    subgroups : tuple of PartRecord
+    subgroups : tuple of SubgroupRecord
         Every subgroup, all rows first.
     upper : float
         The bound beyond the rows, over the whole set at ``confidence``; nan where the rows are those of the fit.
@@ -194,9 +194,19 @@ class Certificate:
         able = [subgroup for subgroup in self.subgroups if subgroup.estimable]
         return sorted(able, key=lambda p: -p.high if isfinite(p.high) else -p.difference)
 
-    def listed(self, most: int) -> list[SubgroupRecord]:
-        """``worst_first`` for a table of so many lines: the largest measured difference is always among them."""
-        some, worst = self.worst_first[:most], self.worst_subgroup
+    def listed(self, count: int) -> list[SubgroupRecord]:
+        """The first ``count`` of ``worst_first``: the largest measured difference is always among them.
+
+        Parameters
+        ----------
+        count : int
+            Lines of the table.
+
+        Returns
+        -------
+        list of SubgroupRecord
+        """
+        some, worst = self.worst_first[:count], self.worst_subgroup
         if worst is not None and all(subgroup.name != worst.name for subgroup in some):
             some[-1] = worst
         return some

@@ -160,7 +160,7 @@ def from_sums(
         mixtures=mixed,
         kernels=kernels,
         sums=counted.to_json() | sums,
-        notes=notes_of(subgroups),
+        notes=(*filter(None, [counted.coarser]), *notes_of(subgroups)),
     )
 
 
@@ -173,7 +173,8 @@ def _measured(
     subgroups = records(counted, groups, *how, bounded=False)
     if request.agreed is not None:
         subgroups = tuple(replace(one, estimable=isfinite(one.difference)) for one in subgroups)
-    return _plain(request, counted, subgroups, labelled)
+    measured = _plain(request, counted, subgroups, labelled)
+    return replace(measured, notes=tuple(filter(None, [counted.coarser])))
 
 
 def _plain(

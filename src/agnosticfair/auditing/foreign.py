@@ -68,7 +68,7 @@ def load_foreign(path: Path, trust_code: bool = False) -> Any:
 
 
 def read_frame(path: Path, dialect: Dialect) -> Any:
-    """The rows of a file as pandas reads them; separator and encoding as they are told or found out."""
+    """The rows of a file as pandas reads them; separator and encoding as given or detected."""
     with needing(EXTRA, "another's model reads rows by the package 'pandas'"):
         import pandas as pd
     if path.suffix.lower() == ".parquet":

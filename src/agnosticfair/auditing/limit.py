@@ -262,7 +262,7 @@ def fit_within(
 
     Returns
     -------
-    Fit, Promise
+    Fit, CertifiedLimit
         The model, and what may be claimed of it. Where the limit cannot be, the one foreseen nearest to it.
     """
     require(CONFIDENCE, limit=limit)

@@ -26,8 +26,13 @@ from agnosticfair.auditing.subgroups import CountedSubgroups, thin_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, needing
 from agnosticfair.mathematics.basis import Basis, subgroups
-from agnosticfair.mathematics.subgroups import Subgroup, sizes_of, starts_of, subgroup_name
-from agnosticfair.mathematics.subgroups import read as sums_at
+from agnosticfair.mathematics.subgroups import (
+    Subgroup,
+    places,
+    sizes_of,
+    starts_of,
+    subgroup_name,
+)
 
 PURPOSE = b"agnosticfair-certificate-1"
 SIGNING = "a signature needs the package 'cryptography'"
@@ -67,7 +72,7 @@ def read(path: Path) -> Any:
                 f"{str(path)!r} has more than {MAX_BYTES:,} bytes, and no certificate has: give the certificate.json "
                 "that 'audit' wrote"
             )
-        return json.loads(content.decode())
+        return json.loads(content.decode(), object_pairs_hook=_each_once)
     except OSError as error:
         raise DataError(f"cannot read {str(path)!r}: {error.strerror}") from None
     except DataError:
@@ -79,6 +84,13 @@ def read(path: Path) -> Any:
         raise DataError(
             f"{str(path)!r} is not JSON: give the certificate.json that 'audit' wrote"
         ) from None
+
+
+def _each_once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; ValueError where a field is there twice, for other readers may take the other one."""
+    if len({name for name, _ in fields}) < len(fields):
+        raise ValueError("a field is there twice")
+    return dict(fields)
 
 
 def new_key(path: Path) -> str:
@@ -357,11 +369,17 @@ def _complete(counted: CountedSubgroups, thin: int) -> Iterator[str]:
     assert pairs is not None
     starts, there = starts_of(sizes), {*counted.subgroups}
     ones = [(a, v) for a, size in enumerate(sizes) for v in range(size)]
-    for one, other in combinations_with_replacement(ones, 2):
-        if (one[0] == other[0]) != (one == other) or (one != other and counted.depth < 2):
+    both = (
+        combinations_with_replacement(ones, 2)
+        if counted.depth > 1
+        else zip(ones, ones, strict=True)
+    )
+    for one, other in both:
+        if (one[0] == other[0]) != (one == other):
             continue
         subgroup: Subgroup = (one,) if one == other else (one, other)
-        rows = pairs[starts[one[0]] + one[1], starts[other[0]] + other[1]]
+        i, j = starts[one[0]] + one[1], starts[other[0]] + other[1]
+        rows = pairs[i] if pairs.ndim == 1 else pairs[i, j]
         if rows >= thin and subgroup not in there:
             name = subgroup_name(counted.axes, subgroup)
             yield f"subgroup {name!r} is left out, and its sums show it"
@@ -392,17 +410,20 @@ def _pairs_hold(counted: CountedSubgroups) -> bool:
     every column."""
     pairs, sizes = counted.pairs, sizes_of(counted.axes)
     assert pairs is not None
+    single = pairs if pairs.ndim == 1 else np.diag(pairs)
     if (pairs != pairs.T).any() or (pairs < 0).any():
         return False
-    single = np.diag(pairs)
     for a, b in pairwise(starts_of(sizes)):
-        block = pairs[a:b, a:b]
-        if (pairs[:, a:b].sum(axis=1) != single).any() or (block != np.diag(single[a:b])).any():
-            return False
         if single[a:b].sum() != counted.total[0]:
             return False
+        if pairs.ndim > 1 and (
+            (pairs[:, a:b].sum(axis=1) != single).any()
+            or (pairs[a:b, a:b] != np.diag(single[a:b])).any()
+        ):
+            return False
     shallow = [k for k, subgroup in enumerate(counted.subgroups) if 0 < len(subgroup) <= 2]
-    sums = sums_at(pairs, sizes, [counted.subgroups[k] for k in shallow])
+    i, j = places(sizes, [counted.subgroups[k] for k in shallow])
+    sums = pairs[i] if pairs.ndim == 1 else pairs[i, j]
     return bool((sums == counted.total[shallow]).all())
 
 

@@ -47,6 +47,12 @@ class Agreed:
     subgroups: tuple[Subgroup, ...]
 
 
+MAX_PAIRS = 50_000
+"""Pairs of values that are searched; where columns have more, subgroups are of single values."""
+
+MAX_PAIRED = 2_000
+"""Values whose pairs a certificate has rows of; of more it has the values' own."""
+
 OF_DIFFERENCES = 0.75
 """Of what the bounds over subgroups may fail with, what those of differences have; those of ratios have the rest."""
 
@@ -97,7 +103,8 @@ class CountedSubgroups:
     """A set of subgroups with its counts, overall first: conjunctions of at most ``depth`` values of the axes' columns.
 
     counts: (M, G, 2, 2), by group, label and decision.  min_share: the least share of rows of a subgroup that is
-    bounded.  pairs: (I, I) rows of all pairs of values, single values on the diagonal; for a certificate that travels.
+    bounded.  pairs: (I, I) rows of all pairs of values, single values on the diagonal, or these alone, (I,), where
+    there are more than MAX_PAIRED; for a certificate that travels.
     """
 
     axes: tuple[Axis, ...]
@@ -116,6 +123,17 @@ class CountedSubgroups:
     def candidates(self) -> int:
         """How many conjunctions there could be (``confidence.spent``)."""
         return candidates_of(self.axes, self.depth)
+
+    @property
+    def coarser(self) -> str:
+        """What is said where pairs of values are too many to be searched."""
+        pairs = candidates_of(self.axes, 2) - candidates_of(self.axes, 1)
+        if self.depth > 1 or pairs <= MAX_PAIRS:
+            return ""
+        return (
+            f"Subgroups are single values: pairs of values of {len(self.axes)} columns would be {pairs:,} subgroups, "
+            f"more than {MAX_PAIRS:,}; name fewer columns (--columns) to have pairs."
+        )
 
     @property
     def sets(self) -> int:
@@ -169,15 +187,16 @@ class CountedSubgroups:
         for one in subgroups:
             if any(not 0 <= v < sizes[a] for a, v in one) or len({a for a, _ in one}) < len(one):
                 raise ValueError("subgroups")
-        if pairs.size != sum(sizes) ** 2 or (pairs.size and pairs.dtype.kind != "i"):
+        shape = pairs_shape(sizes)
+        if pairs.size != prod(shape) or (pairs.size and pairs.dtype.kind != "i"):
             raise ValueError("pairs")
-        pairs = pairs.reshape(sum(sizes), sum(sizes)).astype(int)
+        pairs = pairs.reshape(shape).astype(int)
         return cls(axes, subgroups, counts, sums["depth"], float(sums["min_share"]), pairs)
 
     def worst(
         self, metric: str, precision: float = 0.1, delta: float = 0.05
     ) -> tuple[float, float]:
-        """The largest difference in an estimable subgroup, and everybody's: on these rows, nothing of it bounded."""
+        """The largest difference in an estimable subgroup, and overall: on these rows, nothing of it bounded."""
         _, able, keep = self.levels(metric, precision, delta)
         value = confidence.on_rows(self.counts, metric, keep)
         return float(np.fmax.reduce(value[able], initial=value[0])), float(value[0])
@@ -226,36 +245,49 @@ def table_counts(table: Table, axes: Sequence[Axis], strata: np.ndarray, groups:
 
 def candidates_of(axes: Sequence[Axis], depth: int) -> int:
     """How many conjunctions of up to so many values there are, the empty one included."""
-    sizes = sizes_of(axes)
-    return sum(prod(some) for d in range(depth + 1) for some in combinations(sizes, d))
+    of_depth = [1, *[0] * depth]
+    for size in sizes_of(axes):
+        for d in range(depth, 0, -1):
+            of_depth[d] += size * of_depth[d - 1]
+    return sum(of_depth)
+
+
+def pairs_shape(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Of ``CountedSubgroups.pairs``."""
+    return (sum(sizes),) * (2 if sum(sizes) <= MAX_PAIRED else 1)
 
 
 def searched(
     axes: Sequence[Axis], request: Basis, count: Count, delta: float = 0.05
 ) -> CountedSubgroups:
-    """Counts overall and of every conjunction with rows enough to be named at delta, level by level."""
+    """Counts overall and of every conjunction with rows enough to be named at delta, level by level; of single values
+    alone where columns have more than MAX_PAIRS pairs of them, which depends on no row."""
     subgroups: list[Subgroup] = [()]
     counts = [count([()])]
-    minimum = thin_of(request.min_share, counts[0][0], candidates_of(axes, request.depth), delta)
+    of_pairs = candidates_of(axes, 2) - candidates_of(axes, 1)
+    deepest = request.depth if of_pairs <= MAX_PAIRS else 1
+    minimum = thin_of(request.min_share, counts[0][0], candidates_of(axes, deepest), delta)
     level: list[Subgroup] = [
         ((a, v),) for a, axis in enumerate(axes) for v in range(len(axis.values))
     ]
-    for depth in range(1, request.depth + 1):
+    for depth in range(1, deepest + 1):
         counts_here = count(level) if level else counts[0][:0]
         enough = counts_here.sum(axis=(1, 2, 3)) >= minimum
         large = [subgroup for subgroup, there in zip(level, enough, strict=True) if there]
         subgroups += large
         counts.append(counts_here[enough])
         both = ((*a, *b) for a, b in combinations(large, 2) if a[0][0] != b[0][0])
-        level = [*both] if depth == 1 else triples(large)
+        level = [] if depth == deepest else [*both] if depth == 1 else triples(large)
     return CountedSubgroups(
-        tuple(axes), tuple(subgroups), np.concatenate(counts), request.depth, request.min_share
+        tuple(axes), tuple(subgroups), np.concatenate(counts), deepest, request.min_share
     )
 
 
 def pairs_of(axes: Sequence[Axis], count: Count) -> np.ndarray:
-    """Rows of all pairs of values, (I, I), with the single values on the diagonal."""
+    """Rows of all pairs of values, (I, I), with the single values on the diagonal; or these alone (``pairs_shape``)."""
     ones = [(axis, value) for axis, size in enumerate(sizes_of(axes)) for value in range(size)]
+    if len(pairs_shape(sizes_of(axes))) == 1:
+        return np.asarray(count([(one,) for one in ones]).sum(axis=(1, 2, 3)), int)
     places = [
         (i, j) for j in range(len(ones)) for i in range(j + 1) if i == j or ones[i][0] < ones[j][0]
     ]
@@ -362,7 +394,7 @@ def rows_needed(
     precision, confidence : float
         As in ``audit``.
     subgroups : int, optional
-        Subgroups that are certified together; None for everybody, which has a share of its own.
+        Subgroups that are certified together; None for overall, which has a share of its own.
 
     Examples
     --------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.client.float64 import kernels
+from agnosticfair.client.sums import kernels
 from agnosticfair.mathematics.basis import support
 from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
 from agnosticfair.protocol.messages import Broadcast, Reply

@@ -22,7 +22,7 @@ import torch
 from torch.nn.functional import softplus
 
 from agnosticfair.client.client import CHUNK, Client, Rows
-from agnosticfair.client.float64 import KERNEL_BYTES, designed
+from agnosticfair.client.sums import KERNEL_BYTES, designed
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.basis import Basis, comes_with_rows, kernel_width, support, width
 from agnosticfair.mathematics.fairness import Surrogate
@@ -112,20 +112,6 @@ def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch
     return lambda chunk: whole[:, chunk]
 
 
-@dataclass(frozen=True)
-class Products:
-    """K of a chunk of the rows from either side: ``of_rows`` is K v, ``of_kernels`` K^T v."""
-
-    of_rows: Callable[[slice, torch.Tensor], torch.Tensor]
-    of_kernels: Callable[[slice, torch.Tensor], torch.Tensor]
-
-
-def products(client: Client, task: Task, basis: Basis) -> Products:
-    """By ``kernels``."""
-    K = client.cached(task, kernels, basis)
-    return Products(lambda chunk, v: K(chunk).T @ v, lambda chunk, v: K(chunk) @ v)
-
-
 def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
     """First and second moments of the features, and of the kernels per cell: gram[j] = sum_{s=j} K K^T,
     with K = 1 as its last column, in one block for all clients, or where each has its own kernels
@@ -203,13 +189,13 @@ def row_sums_at(
 ) -> RowSums:
     """The rows, weighed as a request says, this round's or the last one's."""
     rows, columns = client.prepare(task), support(task.fair_basis, client.key, task.clients)
-    K_L, K_F = (client.cached(task, products, basis) for basis in (task.basis, task.fair_basis))
+    K_L, K_F = (client.cached(task, kernels, basis) for basis in (task.basis, task.fair_basis))
     alpha = torch.from_numpy(at.alpha[support(task.basis, client.key, task.clients)]).float()
     C = torch.from_numpy(at.C).float()
     a, c = torch.empty(len(rows.X)), torch.empty(len(rows.X))
     for j, chunk in rows.chunks():
-        a[chunk] = (1.0 - share) + share * K_L.of_rows(chunk, alpha)
-        c[chunk] = K_F.of_rows(chunk, C[j, columns]) + C[j, -1]
+        a[chunk] = (1.0 - share) + share * K_L(chunk).T @ alpha
+        c[chunk] = K_F(chunk).T @ C[j, columns] + C[j, -1]
     weights, where = torch.from_numpy(_weights(rows)), net.values.device
     inputs = client.cached(task, prepared_rows).inputs
     if where not in inputs:
@@ -283,15 +269,15 @@ def by_kernel(
     """sum_i K_m(x_i) v_i over the loss adversary's kernels, (M,), and for each v (by default the same) per
     cell over the other's, with K = 1 as a last column, (.., G, F + 1)."""
     rows, L, F = client.prepare(task), task.basis, task.fair_basis
-    K_L, K_F = client.cached(task, products, L), client.cached(task, products, F)
+    K_L, K_F = client.cached(task, kernels, L), client.cached(task, kernels, F)
     own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
     of_fair = of_fair or (of_loss,)
     psi_L = np.zeros(width(L, task.clients))
     psi = np.zeros((len(of_fair), task.strata, width(F, task.clients) + 1))
     for j, chunk in rows.chunks():
-        psi_L[own_L] += K_L.of_kernels(chunk, of_loss[chunk]).numpy()
+        psi_L[own_L] += (K_L(chunk) @ of_loss[chunk]).numpy()
         for k, v in enumerate(of_fair):
-            psi[k, j, own_F] += K_F.of_kernels(chunk, v[chunk]).numpy()
+            psi[k, j, own_F] += (K_F(chunk) @ v[chunk]).numpy()
             psi[k, j, -1] += float(v[chunk].double().sum())
     return psi_L, psi
 

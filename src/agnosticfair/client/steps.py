@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from agnosticfair.client import answers, estimates, float64, private
+from agnosticfair.client import answers, estimates, private, sums
 from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.growing import fine_bins, level
@@ -57,8 +57,8 @@ STEPS: dict[str, Step] = {
         Step("counts", answers.counts, by_batch=True),
         Step("centres", answers.centres, by_batch=True),
         Step("clusters", answers.clusters, by_batch=True),
-        Step("sums", float64.sums, by_batch=True),
-        Step("trials", float64.trials, by_batch=True),
+        Step("sums", sums.sums, by_batch=True),
+        Step("trials", sums.trials, by_batch=True),
         Step("histograms", answers.histograms, by_batch=True),
         Step("subgroup_counts", answers.subgroup_counts, by_batch=True),
         Step("learn", learn, by_batch=True, batches=BATCHES),

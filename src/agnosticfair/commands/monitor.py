@@ -13,7 +13,7 @@ from typer import Exit, Option
 
 from agnosticfair.commands.options import Columns, Json, ModelFile, example
 from agnosticfair.commands.output import grid, show, write_files
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, plain
 
 if TYPE_CHECKING:
     from agnosticfair.data.table import Table
@@ -75,6 +75,8 @@ def monitor(
     loaded = load_model(model)
     content = proof.read(certificate)
     watch = Monitor(loaded, content, limit=limit, state=state, confidence=confidence)
+    if wrong := proof.verify(content if "digest" in content else proof.sealed(content)):
+        raise DataError(f"{str(certificate)!r} does not hold: {plain(wrong[0], 400)}")
     if not (rows or sample or add or watch.state.rows):
         raise SettingsError("there is nothing to watch yet: name a batch by --rows")
     if (labels is None) != (key is None):

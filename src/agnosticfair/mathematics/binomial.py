@@ -56,16 +56,16 @@ def largest(
     k, n : (2, J) positive decisions and rows of the two cells.  alpha: (J,) or a number.  A cell without rows bounds
     nothing: 1, or infinity.  rough: (J,), where the box of two limits at alpha / 2 will do, as for few rows.
 
-    **Theorem.** For a point p, let P1 = P(X1 <= k1), P0 = P(X0 >= k0) under p and Z = max(Phi^-1(1 - P), LEAST) of
+    **Theorem.** For a point p, let P1 = P(X1 <= k1), P0 = P(X0 >= k0) under p and Z = max(Phi^-1(1 - P), MINIMUM) of
     each. The set of all p with ``F(p) = S + BEND T^2 <= c``, Z1 and Z0 at most B, has probability at least 1 - alpha
     of holding the true p, where ``S = w1 Z1 + w0 Z0, T = w0 Z1 - w1 Z0``, w a unit vector that depends on p and n
     alone, T is clipped to where F increases in Z1 and Z0, and c, B are such that standard normal G1, G0 have
     ``P(G1 + BEND G0^2 > c) (1 + 2 Phi(MINIMUM)) = (1 - 2 CAP) alpha`` and ``P(G1 > B) = CAP alpha``.
 
     *Proof.* Exact p-values are stochastically at least uniform, so each Phi^-1(1 - P) is stochastically at most
-    normal; X1, X0 are independent, so there are independent normal G with Z <= max(G, LEAST). F and the two caps
-    increase in Z, and clipping T makes F smaller. Where both G are at least LEAST, F exceeds c no more often than
-    S + BEND T^2 of G itself, and a rotation leaves normals normal. Where G0 is less, which has probability Phi(LEAST),
+    normal; X1, X0 are independent, so there are independent normal G with Z <= max(G, MINIMUM). F and the two caps
+    increase in Z, and clipping T makes F smaller. Where both G are at least MINIMUM, F exceeds c no more often than
+    S + BEND T^2 of G itself, and a rotation leaves normals normal. Where G0 is less, which has probability Phi(MINIMUM),
     F is at most what it is at Z0 = 0, w1 G1 + BEND w0^2 G1^2, which for G1 <= B < 1 / (2 BEND) is at most G1, so that
     it exceeds c no more often than G1 does; and likewise with G1. The level adds up to alpha. []
 
@@ -129,7 +129,7 @@ def _at(
         w0, w1 = s0 / np.hypot(s0, s1), s1 / np.hypot(s0, s1)
         t = np.clip(
             T, (MINIMUM - w1 * c) / w0, (w0 * c - MINIMUM) / w1
-        )  # where both scores are at least LEAST
+        )  # where both scores are at least MINIMUM
         S = c - BEND * np.clip(t, -w1 / (2 * BEND * w0), w0 / (2 * BEND * w1)) ** 2
         z0, z1 = np.minimum(w0 * S - w1 * t, cap), np.minimum(w1 * S + w0 * t, cap)
         p0 = np.where(k0 > 0, betaincinv(np.maximum(k0, 1e-9), n0 - k0 + 1, ndtr(-z0)), 0.0)
@@ -226,7 +226,7 @@ def lowest_rate(k: np.ndarray, n: np.ndarray, delta: float | np.ndarray) -> np.n
     """
     k, n, threshold = np.broadcast_arrays(k, n, -np.log(delta))
     low, high = np.zeros(k.shape), np.ones(k.shape)
-    for _ in range(22):  # to 2^-22, and the end that is kept is on the safe side
+    for _ in range(22):  # to 2^-22, and the end that stays is on the safe side
         p = (low + high) / 2
         rejected = rate_evidence(k, n, p) >= threshold
         low, high = np.where(rejected, p, low), np.where(rejected, high, p)

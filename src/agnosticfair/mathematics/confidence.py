@@ -29,14 +29,14 @@ from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.ratios import proved, worst_difference, worst_ratio
 
 SHARP, OVERALL, REST, COUNTS, ONE, UPPER = 0.815, 0.05, 0.02, 0.01, 0.005, 0.1
-"""What delta is spent on: intervals of estimable subgroups, of everybody by itself and of other subgroups, counts of
+"""What delta is spent on: intervals of estimable subgroups, of overall by itself and of other subgroups, counts of
 all and of one, the bound over all."""
 
 OPTIMISTIC = 3.4
 """Standard errors of a bound at the least: a subgroup that is too wide even so is not bounded sharply."""
 
 RARE = 4.0
-"""By how many times fewer rows than the second largest a group of everybody is left out, where rows are too few for the
+"""By how many times fewer rows than the second largest a group is left out overall, where rows are too few for the
 precision."""
 
 
@@ -44,7 +44,7 @@ def spent(rows: ArrayLike, n: float, sets: int, candidates: int, delta: float) -
     """What each subgroup gets of delta, by its own rows: delta / 2 (1 / candidates + rows / (n sets)), (M,).
 
     Subgroups are conjunctions of values of some columns; ``candidates`` of them could have been looked at, and they
-    come of ``sets`` different sets of columns, the empty one (everybody) included.
+    come of ``sets`` different sets of columns, the empty one (overall) included.
 
     **Theorem.** If subgroup m's bounds fail with probability at most delta_m given the counts of its cells, all bounds
     hold with probability at least 1 - delta, whichever subgroups are then shown.
@@ -126,7 +126,7 @@ def _over(
     keep: np.ndarray,
     nothing: float,
 ) -> np.ndarray:
-    """The largest or smallest over the pairs of groups that are both kept, (M,)."""
+    """The largest or smallest over the pairs of groups that are both compared, (M,)."""
     return reduce(
         [np.where(keep[:, i] & keep[:, j], v, nothing) for (_, i, j), v in bounds_of.items()],
         axis=0,
@@ -211,7 +211,7 @@ def _widest(k: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rates_alone(k: np.ndarray, n: np.ndarray, delta: np.ndarray, keep: np.ndarray) -> Bounds:
-    """The highest rate of a kept group, (M,), between the largest of their lower and upper limits: the upper one need
+    """The highest rate of a compared group, (M,), between the largest of their lower and upper limits: the upper one need
     hold for the highest rate alone (``ends``)."""
     low, high = clopper_pearson(k, n, delta / len(k))[0], clopper_pearson(k, n, delta)[1]
     low, high = np.where(keep, low, 0.0), np.where(keep | ~keep.any(axis=0), high, 0.0)
@@ -228,7 +228,7 @@ class Sample:
     """What is known of the subgroups before any decision is looked at.
 
     rows: (L, G, M), of the groups behind the compared rates, for each set of labels.  total: (M,), all rows,
-    everybody's first.  min_share: the share of rows that a subgroup must hold to be bounded sharply.  sets, candidates:
+    overall first.  min_share: the share of rows that a subgroup must hold to be bounded sharply.  sets, candidates:
     see ``spent``. precision: the half width up to which a difference counts as estimable.  alone: rates are
     bounded, not compared.
     """
@@ -248,7 +248,7 @@ def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
     **Theorem.** Let E be the subgroups whose counts N pass a rule that more rows only pass more easily (``_enough``),
     and K the number of candidates whose counts pass it after being inflated twice, N -> ``_above(_below(N))``. If
     every subgroup in E has bounds of level SHARP delta / K, and every other one of REST times ``spent``, all hold with
-    probability 1 - (SHARP + REST + COUNTS) delta; EVERYBODY delta more where everybody has that level.
+    probability 1 - (SHARP + REST + COUNTS) delta; OVERALL delta more where overall has that level.
 
     *Proof.* With probability 1 - COUNTS delta all counts of all candidates obey N <= _above(x) and x <= _below(N), x
     their expectations (Chernoff's tails of binomials, over all counts). Let P be the candidates whose _above(x)
@@ -257,8 +257,8 @@ def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
     own counts has at most that probability; there are |P| such subgroups. The others are ``spent``'s. []
 
     So subgroups without rows enough cost next to nothing, however many there are. All candidates that can pass
-    inflated must be among ``total``: subgroups are to be searched down to ``thinnest``.  Everybody is a subgroup that
-    is fixed beforehand, and has EVERYBODY of delta besides: with few rows that is what can be certified.  What is left
+    inflated must be among ``total``: subgroups are to be searched down to ``thinnest``.  Overall is a subgroup that
+    is fixed beforehand, and has OVERALL of delta besides: with few rows that is what can be certified.  What is left
     of delta, ONE and UPPER of it, is ``within``'s.
     """
     L = _tail(sample, delta)
@@ -275,7 +275,7 @@ def levels(sample: Sample, delta: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _compares(sample: Sample) -> bool:
-    """Whether everybody has two groups with rows, one where rates stand alone."""
+    """Whether two groups have rows overall, one where rates stand alone."""
     return bool((sample.rows[:, :, 0].min(axis=0) > 0).sum() > (0 if sample.alone else 1))
 
 
@@ -314,7 +314,7 @@ def may_count(
     sample: Sample, rows: np.ndarray, total: np.ndarray
 ) -> dict[tuple[int, int], np.ndarray]:
     """In which subgroups each ordered pair of groups (each group twice, where rates stand alone) could be estimable
-    with so many rows: a rule that more rows only pass more easily. Everybody is always among them."""
+    with so many rows: a rule that more rows only pass more easily. Overall is always among them."""
     groups = range(rows.shape[1])
     with np.errstate(divide="ignore"):
         variance = (0.25 / rows).max(axis=0)
@@ -385,7 +385,7 @@ def estimable(sample: Sample, delta: np.ndarray) -> np.ndarray:
 
     delta: (M,), of ``levels``.  Groups join from the largest down while the interval of a difference with the one
     before, at rates of one half and by the normal's approximation, is no wider than +- ``precision``. Two groups that
-    join pass ``may_count``. Where no two groups of everybody do, the two largest are compared all the same, with those
+    join pass ``may_count``. Where no two groups do overall, the two largest are compared all the same, with those
     of a RARE-th of their rows: it is one subgroup, fixed beforehand, and its interval says how little is known.
     """
     from scipy.special import ndtri
@@ -494,7 +494,7 @@ def _mixed(
     """The worst over mixtures of the corners, for one ordered pair."""
     corners = [*product((0, 1), repeat=2)]
     b = np.array([np.concatenate([shares[g][corner[g]] for corner in corners]) for g in (0, 1)])
-    possible = b.sum(axis=0) <= 1 + 1e-9  # two groups are at most everybody
+    possible = b.sum(axis=0) <= 1 + 1e-9  # two groups are at most all rows
     a = b * np.array([np.tile(rate, len(corners)) for rate in rates])
     A = Ambiguity(np.ones(int(possible.sum())), 1.0)
     dual_bounds.look(A, a[:, possible], b[:, possible])

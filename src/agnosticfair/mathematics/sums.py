@@ -8,7 +8,7 @@ Under w with d = x.w, per kernel m and cell j (every sum with the rows' weights,
     psi_theta[j] = sum_{s=j} K                   (each with K = 1 as a last column: the uniform weights)
     H = sum (theta_L l'' + c g'') x x^T          theta_L = 1 - share + share K alpha,  c = K C[s]
 
-A client adds up ``of_loss`` and ``of_fair`` of its rows (``client.float64``); the server reads the totals by these
+A client adds up ``of_loss`` and ``of_fair`` of its rows (``client.sums``); the server reads the totals by these
 names.  A new column is a name here, what it reveals, and its value in the function below; one test holds the client to
 this module.
 """

@@ -139,6 +139,11 @@ def _baseline(certificate: Certificate, model: Model | None, limit: float | None
     ]
     limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
     assert counted.pairs is not None
+    if counted.pairs.ndim == 1:
+        raise ModelError(
+            f"a monitor compares pairs of values, and {len(counted.pairs):,} values are too many for that: audit "
+            "again with the columns (--columns) that matter"
+        )
     return Baseline(
         axes=counted.axes,
         subgroups=tuple(by_name[subgroup.name] for subgroup in watched),

@@ -4,7 +4,7 @@
     subject to  <C, psi_g(w)> <= tau  for every cut C of the fairness adversary's set
 
 Once per round the clients send value and gradient of every coefficient of alpha at one trial w (see
-``client.float64``). The server then knows a model of *every* alpha at once:
+``client.sums``). The server then knows a model of *every* alpha at once:
 psi(w + p) = psi + J p. It steps to the p that minimises the model plus a curvature of the
 Lagrangian, adding the reweightings that are worst at w + p until none is left, and lets a merit
 function, Phi + nu * violation, decide whether the step is kept.
@@ -48,6 +48,10 @@ FEASIBLE, STILL = 1e-5, 1e-6
 ``tolerance`` of merit, and its step is under STILL of the weights, or what it promises no longer
 halves from round to round (a flat, curved valley)."""
 
+
+COARSE = 1e-3
+"""A fit of at least this tolerance, a point on the way along tau, ends before its weights are still, and may be off by
+ten times FEASIBLE."""
 
 WARM = 1e-4
 """Damping of a fit that begins where another ended."""
@@ -267,13 +271,13 @@ def judged(state: Game, there: Point) -> tuple[Game, bool]:
 def settled(state: Game, here: Point, entry: Mapping[str, float]) -> bool:
     """Whether the constraint holds, the model promises next to nothing, and w is still or creeps."""
     method, decrement = state.method, entry["decrement"]
-    slack = FEASIBLE if method.polish else 10 * FEASIBLE
+    slack = FEASIBLE if method.tolerance < COARSE else 10 * FEASIBLE
     if not (here.worst < fairness_of(method).tau + slack and decrement < method.tolerance):
         return False
     last = state.history[-1] if state.history else {"decrement": np.inf, "damping": np.inf}
     slow = decrement > 0.5 * last["decrement"] and state.damping >= last["damping"]
     still = entry["step"] < STILL * (1 + np.abs(here.w).max())
-    return bool(still or slow or not method.polish)
+    return bool(still or slow or method.tolerance >= COARSE)
 
 
 def moved(state: Game, here: Point, model: SolvedStep, entry: dict) -> Game:
@@ -283,7 +287,7 @@ def moved(state: Game, here: Point, model: SolvedStep, entry: dict) -> Game:
         outcome = "converged"
     elif state.round >= method.max_rounds:
         outcome = "rounds"
-    finest = 1e-6 if method.polish else 3e-5
+    finest = 1e-6 if method.tolerance < COARSE else 3e-5
     return replace(
         state,
         w=here.w if outcome != "running" else here.w + model.p,

@@ -52,9 +52,7 @@ from agnosticfair.protocol.requests import (
 from agnosticfair.server import boosted, deciding, program, rule, solvers, subgroup_axes
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning
-from agnosticfair.server.private import MAX_ACTIVE, ROUNDS
-from agnosticfair.server.private_rule import MAX_ACTIVE as RULE_ACTIVE
-from agnosticfair.server.private_rule import binned
+from agnosticfair.server.private import MAX_ACTIVE, MAX_MULTIPLIERS, ROUNDS, binned
 from agnosticfair.server.solvers import solver_of
 from agnosticfair.server.trainers import TRAINERS, completed, heads_of, learners_to_try
 
@@ -476,7 +474,7 @@ def _private_rule(plan: server.Plan, fewer: str) -> tuple[Asked, ...]:
     )
     rule = Decision((1.0, 1.0), np.zeros((K, C)), 0.0, plan.task.subgroups)
     at = {"error_costs": (1.0, 1.0), "eps": 1.0, "shift": 0.0, "A": np.zeros((K, C))}
-    at["directions"] = np.tile([0.0, 0.0, 1.0, 1.0, 1.0], (RULE_ACTIVE if K > 1 else 1, 1))
+    at["directions"] = np.tile([0.0, 0.0, 1.0, 1.0, 1.0], (MAX_MULTIPLIERS if K > 1 else 1, 1))
     learned = replace(plan.task, estimates=estimates)
     ruled = replace(learned, rule=rule)
     return (

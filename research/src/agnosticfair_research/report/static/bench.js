@@ -1,10 +1,10 @@
 for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[0].strata];
+  const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, k) => head.querySelector("button").addEventListener("click", () => {
     const up = head.getAttribute("aria-sort") !== "ascending";
     heads.forEach((other) => other.removeAttribute("aria-sort"));
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const value = (row) => row.strata[k].dataset.value ?? row.strata[k].textContent;
+    const value = (row) => row.cells[k].dataset.value ?? row.cells[k].textContent;
     const rows = [...table.tBodies[0].rows];
     rows.sort((a, b) => {
       const [x, y] = [value(a), value(b)];
