@@ -3,7 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics.quadratic import huber_step, kinked, lasso_step, residual
+from agnosticfair.mathematics.quadratic import (
+    huber_step,
+    kinked,
+    lasso_on_simplex,
+    lasso_step,
+    residual,
+)
 
 
 @settings(max_examples=40, deadline=None)
