@@ -1,4 +1,4 @@
-"""Methods as data: each is a short method of the same subgroups, found by its name in ``METHODS``.
+"""Methods as data: each is a record of the same few parts, by its name in ``METHODS``.
 
 A method says what the adversary of the *loss* may reweight (``basis``, ``bound``), what the fairness
 constraint holds for (``fairness``), and, for the methods of local steps and an average, how a
@@ -173,7 +173,7 @@ class Method:
     basis, bound : Basis, float
         The set of the loss adversary's reweightings.
     share : float
-        Subgroup of the weight that the loss adversary may move; the rest stays uniform.
+        Share of the weight that the loss adversary may move; the rest stays uniform.
     q : float
         Power of q-fair federated learning, 0 for a plain (worst-case) mean.
     fairness : Fairness, optional

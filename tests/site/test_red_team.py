@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from town import EDGES, ROWS, SITES, Town, noisy, refusal, rows_of, written
 
@@ -27,10 +27,10 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.summary import SummaryStatistics, summary_statistics
 from agnosticfair.data.table import Column
+from agnosticfair.deploy.masking import LIST, list_text, read_key_list
+from agnosticfair.deploy.site import hello
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit
-from agnosticfair.flower.masking import LIST, list_text, read_key_list
-from agnosticfair.flower.site import hello
 from agnosticfair.learners.decisions import Decision, Kernels
 from agnosticfair.learners.estimates import Estimates, Head, heads, predict
 from agnosticfair.learners.trees import packed

@@ -92,30 +92,23 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A candidate on the rows held out: its accuracy, worst measured difference and the bound."""
-
-    tau: float
-    predicted: float
-    accuracy: float
-    worst: float
-    upper: float
-
-
-@dataclass(frozen=True)
 class CertifiedLimit:
     """What a fit under a limit may claim.
 
-    holds: whether the limit is certified.  smallest: the bound of the model that is given back; where the limit is
-    not kept, the smallest that can be claimed.  certificates: of that model, by sensitive feature.
+    holds: whether the limit is certified.  tried: how many models were certified, until one failed.  certificates: of
+    the model that is given back, by sensitive feature.
     """
 
     limit: float
     holds: bool
     confidence: float
-    smallest: float
-    trials: tuple[Trial, ...]
+    tried: int
     certificates: Mapping[str, Certificate] = field(repr=False)
+
+    @property
+    def smallest(self) -> float:
+        """The bound of that model: where the limit is not kept, the smallest that can be claimed."""
+        return self.worst.upper
 
     @property
     def worst(self) -> Certificate:
@@ -239,7 +232,6 @@ def fit_within(
     subgroups: Any = None,
     cluster: str | None = None,
     seed: int = 0,
-    on_trial: Callable[[Trial], None] | None = None,
     deadline: float | None = None,
     secure: bool | Roster = False,
     schema: Schema | None = None,
@@ -276,9 +268,7 @@ def fit_within(
     limit_audit = LimitAudit(confidence, precision, subgroups, names, notes)
     how = {"sensitive_features": names, "seed": seed, **how}
     path = [*walked(limit_audit, fitting, method_of(method), limit, **how)]
-    return answered(
-        path, limit, limit_audit.confidence, partial(limit_audit.certified, rows=held_out), on_trial
-    )
+    return answered(path, limit, confidence, partial(limit_audit.certified, rows=held_out))
 
 
 def within(method: Method, tau: float | None, **changes: Any) -> Method:
@@ -406,32 +396,24 @@ def answered(
     limit: float,
     level: float,
     certify: Callable[[Model], Mapping[str, Certificate]],
-    on_trial: Callable[[Trial], None] | None = None,
 ) -> tuple[Fit, CertifiedLimit]:
     """The model of the path that a limit gives, and what may be claimed of it.
 
     certify: from a model to certificates on rows held out.
     """
     order = sorted((c for c in path if c.says_something), key=lambda c: c.predicted) or [*path]
-    tried: list[tuple[Trial, Fit, Mapping[str, Certificate]]] = []
+    tried: list[tuple[Fit, Mapping[str, Certificate]]] = []
     passed = 0
     for one in order:
         certificates = certify(one.fit.model)
-        tried.append((_trial(one, certificates), one.fit, certificates))
-        if on_trial is not None:
-            on_trial(tried[-1][0])
-        if tried[-1][0].upper > limit or not one.says_something:
+        tried.append((one.fit, certificates))
+        bound = max(certificate.upper for certificate in certificates.values())
+        if bound > limit or not one.says_something:
             break
         passed += 1
-    trials = tuple(trial for trial, _, _ in tried)
-    best, fitted, certificates = max(tried[: max(passed, 1)], key=lambda one: one[0].accuracy)
-    return fitted, CertifiedLimit(limit, passed > 0, level, best.upper, trials, certificates)
 
+    def accuracy(one: tuple[Fit, Mapping[str, Certificate]]) -> float:
+        return next(iter(one[1].values())).accuracy
 
-def _trial(one: Candidate, certificates: Mapping[str, Certificate]) -> Trial:
-    all_certificates = [*certificates.values()]
-    worst, bound = (
-        max(c.worst_difference for c in all_certificates),
-        max(c.upper for c in all_certificates),
-    )
-    return Trial(one.tau, one.predicted, all_certificates[0].accuracy, worst, bound)
+    fitted, certificates = max(tried[: max(passed, 1)], key=accuracy)
+    return fitted, CertifiedLimit(limit, passed > 0, level, len(tried), certificates)

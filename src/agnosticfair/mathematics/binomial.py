@@ -65,7 +65,7 @@ def largest(
     *Proof.* Exact p-values are stochastically at least uniform, so each Phi^-1(1 - P) is stochastically at most
     normal; X1, X0 are independent, so there are independent normal G with Z <= max(G, MINIMUM). F and the two caps
     increase in Z, and clipping T makes F smaller. Where both G are at least MINIMUM, F exceeds c no more often than
-    S + BEND T^2 of G itself, and a rotation leaves normals normal. Where G0 is less, which has probability Phi(MINIMUM),
+    S + BEND T^2 of G itself, and a rotation leaves normals normal. Where G0 is less, with probability Phi(MINIMUM),
     F is at most what it is at Z0 = 0, w1 G1 + BEND w0^2 G1^2, which for G1 <= B < 1 / (2 BEND) is at most G1, so that
     it exceeds c no more often than G1 does; and likewise with G1. The level adds up to alpha. []
 

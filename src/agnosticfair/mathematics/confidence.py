@@ -211,8 +211,8 @@ def _widest(k: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rates_alone(k: np.ndarray, n: np.ndarray, delta: np.ndarray, keep: np.ndarray) -> Bounds:
-    """The highest rate of a compared group, (M,), between the largest of their lower and upper limits: the upper one need
-    hold for the highest rate alone (``ends``)."""
+    """The highest rate of a compared group, (M,), between the largest of their lower and upper limits: the upper one
+    need hold for the highest rate alone (``ends``)."""
     low, high = clopper_pearson(k, n, delta / len(k))[0], clopper_pearson(k, n, delta)[1]
     low, high = np.where(keep, low, 0.0), np.where(keep | ~keep.any(axis=0), high, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

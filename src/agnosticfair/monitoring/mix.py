@@ -83,8 +83,8 @@ def reachable(baseline: Baseline, low: np.ndarray, high: np.ndarray, delta: floa
 
     A mixture gives the value v the share sum_p w_p q_pv, with w_p >= 0 of sum one and q_pv the share of v within the
     subgroup p. Of q only bounds are known (``shares_within``), so the answer is that of a linear program in w alone:
-    are there w with sum_p w_p minimum_pv <= high_v and sum_p w_p maximum_pv >= low_v for all v? It is asked as the smallest
-    t by which they miss: without a goal the simplex method may go round for ever.
+    are there w with sum_p w_p minimum_pv <= high_v and sum_p w_p maximum_pv >= low_v for all v? It is put as the
+    smallest t by which they miss: without a goal the simplex method may go round for ever.
     """
     from scipy.optimize import linprog
 

@@ -33,7 +33,7 @@ best of them by less."""
 
 WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
 """Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
-violation STRICTER times more, and after RETREAT rounds thresholds move towards one answer for everybody."""
+violation STRICTER times more, and after RETREAT rounds thresholds move towards a constant decision."""
 
 WORSE, BETTER = 5.0, 0.2
 """By how much a refused step raises the damping and a good one lowers it."""

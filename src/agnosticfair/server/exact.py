@@ -253,7 +253,7 @@ def record(
 
 
 def judged(state: Game, there: Point) -> tuple[Game, bool]:
-    """The state at the better of two points, and whether it is the new one: the merit must fall by a subgroup
+    """The state at the better of two points, and whether it is the new one: the merit must fall by a part
     of what the model promised, and the damping follows how well it kept its promise."""
     here, tau = state.here, fairness_of(state.method).tau
     if here is None or state.step is None:
