@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test lint docs peers clean
+.PHONY: demo test lint docs clean
 
 demo: .venv/demo
 	$(BIN)/agnosticfair-research reproduce --dataset adult --setting shift --seeds 2
@@ -19,16 +19,6 @@ lint: .venv/dev
 
 docs: .venv/dev
 	$(BIN)/sphinx-build -W -q docs build/docs
-
-# entrants of the benchmark that contradict our own packages, each in its own environment
-peers: .venv/dev .venv/peers/fairgbm .venv/peers/oxonfair .venv/peers/declearn-fairgrad
-
-.venv/peers/fairgbm: NEEDS = fairgbm==0.9.14 scikit-learn<1.6 numpy<2.3
-.venv/peers/oxonfair: NEEDS = oxonfair==0.3
-.venv/peers/declearn-fairgrad: NEEDS = declearn[websockets]==2.9.1 websockets<14
-.venv/peers/%:
-	$(PYTHON) -m venv $@
-	$@/bin/pip install --quiet -e . -e research scikit-learn $(foreach need,$(NEEDS),'$(need)')
 
 .venv/demo: pyproject.toml research/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -1,73 +1,132 @@
-"""Write research/docs/benchmark.json and benchmark.md from a benchmark's results.
+"""Write the benchmark's page and the technical report from the cells of a run: no number there is typed.
 
-    python benchmarks/write_benchmark.py bench/results.json ...
+    python benchmarks/write_benchmark.py bench/cells.jsonl
+    python benchmarks/write_benchmark.py --paper results/results.json   # of agnosticfair-research reproduce
+    python benchmarks/write_benchmark.py --check
 
-Several results are of the same code: other seeds, splits or entrants, no cell twice.
-Without results it writes the text again from benchmark.json, or with --check compares it. Results
-of a stated commit are checked against that commit of this repository: code that differs is refused.
+Cells become research/report/results.json, the paper's runs research/report/printed.json; with those and published.json
+(``benchmarks/published.py``) every table of the pages is written, between its two marks, and every figure drawn.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
-from collections import Counter
+import re
 from pathlib import Path
 
-from agnosticfair_research.benchmark import key_of
-from agnosticfair_research.kept import source_of
-from agnosticfair_research.report.bench import overview
-from agnosticfair_research.report.bench_numbers import aggregate
+import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-SUMMARY, REPORT = ROOT / "research/docs/benchmark.json", ROOT / "research/docs/benchmark.md"
+from agnosticfair.report.figures import png
+from agnosticfair_research.paper import reported
+from agnosticfair_research.report.bench import sections, table
+from agnosticfair_research.report.bench_figures import figures
+from agnosticfair_research.store import read
+from agnosticfair_research.verdict import summary
+
+ROOT = Path(__file__).resolve().parents[1] / "research"
+REPORT = ROOT / "report"
+RESULTS, PUBLISHED, PRINTED = (REPORT / f"{k}.json" for k in ("results", "published", "printed"))
+PAGES = (ROOT / "docs/benchmark.md", REPORT / "report.md", REPORT / "paper.md")
 
 
-def _by_line(summary: dict) -> str:
-    """JSON with a line for each of the summary's."""
-    *head, (name, lines) = summary.items()
-    each = ",\n".join(json.dumps(line) for line in lines)
-    return f"{json.dumps(dict(head))[:-1]}, {json.dumps(name)}: [\n{each}\n]}}\n"
+def by_line(made: dict) -> str:
+    """JSON with a line for each record of its lists."""
+    texts = []
+    for name, value in made.items():
+        text = json.dumps(value)
+        if isinstance(value, list):
+            text = "[\n" + ",\n".join(map(json.dumps, value)) + "\n]"
+        texts.append(f"{json.dumps(name)}: {text}")
+    return "{" + ",\n".join(texts) + "}\n"
 
 
-def joined(every: list[dict]) -> dict:
-    """Several results of the same code as one; what cannot be joined ends in a sentence."""
-    first = every[0]
-    keys = Counter(key_of(cell) for results in every for cell in results["cells"])
-    twice = [key for key, count in keys.items() if count > 1]
-    if any(results["source"] != first["source"] for results in every):
-        sys.exit("the results are of different code: give those of one commit")
-    if any(results["clean"] != first["clean"] for results in every):
-        sys.exit("some of the results are of code with local changes: give those of one commit")
-    if twice:
-        sys.exit(f"{len(twice)} cells stand in two of the results ({twice[0]}): give each once")
-    limits = {
-        tuple(row["limit"] for row in cell["rows"])
-        for results in every
-        for cell in results["cells"]
-        if cell["rows"]
+def shown(values: list[float]) -> str:
+    """Mean and standard deviation.
+
+    >>> shown([0.1, 0.3])
+    '0.200 ± 0.141'
+    """
+    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f}{spread}"
+
+
+def published(content: dict) -> str:
+    """Rivals beside what their papers have."""
+    header = ("Adult, split", "entrant", "asked for", "published", "accuracy", "difference")
+    lines = [
+        (
+            *(row["split"], row["entrant"], f"{row['limit']:g}", f"{row['published']:.3f}"),
+            *(shown(row["accuracy"]), shown(row["difference"])),
+        )
+        for row in content["rows"]
+    ]
+    return table(header, lines)
+
+
+def printed(content: dict) -> str:
+    """The paper's methods beside the paper's numbers."""
+    lines = []
+    for row in content["rows"]:
+        paper = reported(content["dataset"], content["setting"], row["method"])
+        numbers = ("", "") if paper is None else (paper.test_accuracy, paper.test_risk_difference)
+        both = ("test_accuracy", "test_risk_difference")
+        cells = [c for k, p in zip(both, numbers, strict=True) for c in (shown(row[k]), f"{p}")]
+        lines.append((f"`{row['method']}`", *cells))
+    return table(("method", "test accuracy", "paper", "test difference", "paper"), lines)
+
+
+def of_paper(results: dict) -> dict:
+    """The rows of ``reproduce`` by method, for one data set and setting."""
+    rows = [r for r in results["rows"] if (r["dataset"], r["setting"]) == ("adult", "shift")]
+    keys = ("test_accuracy", "test_risk_difference")
+    made = [
+        {"method": name} | {k: [round(r[k], 4) for r in rows if r["method"] == name] for k in keys}
+        for name in dict.fromkeys(r["method"] for r in rows)
+    ]
+    return {
+        "dataset": "adult",
+        "setting": "shift",
+        "seeds": results["request"]["seeds"],
+        "rows": made,
     }
-    if len(limits) > 1:
-        sys.exit(f"the results are at different limits ({limits}): leave those of --quick out")
-    absent = {name: why for results in every for name, why in results["absent"].items()}
-    cells = [cell for results in every for cell in results["cells"]]
-    present = {cell["dataset"] for cell in cells}
-    absent = {name: why for name, why in absent.items() if name not in present}
-    return first | {"cells": cells, "absent": absent}
 
 
-def main(arguments: list[str]) -> None:
-    from write_readme import write
+def filled(page: str, texts: dict[str, str]) -> str:
+    """The page with a text between the two marks of each name."""
 
-    if arguments:
-        results = joined([json.loads(Path(name).read_text()) for name in arguments])
-        if results["clean"] is None and results["commit"]:
-            results["clean"] = source_of(results["commit"], ROOT) == results["source"] or None
-            if not results["clean"]:
-                sys.exit(f"the code that ran is not that of commit {results['commit'][:12]}")
-        SUMMARY.write_text(_by_line(aggregate(results)))
-    write({REPORT: overview(json.loads(SUMMARY.read_text()))})
+    def between(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{texts[match[2]]}\n{match[3]}"
+
+    pattern = r"(<!-- begin: ([\w-]+) -->)\n.*?\n?(<!-- end: \2 -->)"
+    return re.sub(pattern, between, page, flags=re.DOTALL)
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    words.add_argument("cells", nargs="*", type=Path)
+    words.add_argument("--paper", type=Path)
+    words.add_argument("--check", action="store_true")
+    request = words.parse_args()
+    if request.cells:
+        rows = [row for path in request.cells for row in read(path)]
+        RESULTS.write_text(by_line(summary(rows)))
+    if request.paper:
+        PRINTED.write_text(by_line(of_paper(json.loads(request.paper.read_text()))))
+    made = json.loads(RESULTS.read_text())
+    texts = sections(made)
+    texts |= {"published": published(json.loads(PUBLISHED.read_text()))}
+    texts |= {"printed": printed(json.loads(PRINTED.read_text()))}
+    pages = {page: filled(page.read_text(), texts) for page in PAGES}
+    changed = [page for page, text in pages.items() if page.read_text() != text]
+    if request.check:
+        raise SystemExit(f"{', '.join(p.name for p in changed)} differs" if changed else 0)
+    for page in changed:
+        page.write_text(pages[page])
+    (REPORT / "figures").mkdir(exist_ok=True)
+    for name, figure in figures(made).items():
+        (REPORT / "figures" / name).write_bytes(png(figure))
 
 
 if __name__ == "__main__":
-    main([name for name in sys.argv[1:] if name != "--check"])
+    main()

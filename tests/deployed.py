@@ -1,5 +1,6 @@
-"""A real SuperLink and real sites on loopback, for tests: every process is started here and stopped by its own id."""
+"""Real sites and real runs on loopback, for tests: every process is started here and stopped by its own id."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,7 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,9 +22,11 @@ from pyarrow import csv
 
 from agnosticfair.cli import main
 from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.deploy import runner
+from agnosticfair.deploy.folder import read_settings
+from agnosticfair.deploy.node import Node, answer, read_site
+from agnosticfair.deploy.trail import Trail
 from agnosticfair.federation import fit
-from agnosticfair.flower import control
-from agnosticfair.flower.folder import read_settings
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
 from agnosticfair.site.policy import MIN_ROWS, shown_rows
@@ -66,14 +71,17 @@ def program(pid):
 
 
 def listens(pid):
-    """Whether a process has a socket on which it listens."""
+    """The ports on which a process listens."""
     own, found = set(), []
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            own.add(str(link.readlink()))
-    for name in ("tcp", "tcp6"):
-        found += [line.split() for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()]
-    return any(line[3] == "0A" and f"socket:[{line[9]}]" in own for line in found)
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                own.add(str(link.readlink()))
+        for name in ("tcp", "tcp6"):
+            text = Path(f"/proc/{pid}/net/{name}").read_text()
+            found += [line.split() for line in text.splitlines()]
+    listening = [f for f in found if f[3] == "0A" and f"socket:[{f[9]}]" in own]
+    return {int(line[1].rpartition(":")[2], 16) for line in listening}
 
 
 def wait(ready, what, seconds=LONG, pause=0.3):
@@ -128,7 +136,7 @@ class Deployed:
     """A folder of 'deploy init' and the processes of its scripts, each known by its id."""
 
     def __init__(self, folder, rows, *more):
-        self.rows, self.folder, self.processes, self.port = rows, folder, {}, free_ports(5)
+        self.rows, self.folder, self.processes, self.port = rows, folder, {}, free_ports(1)
         self.runs = []
         folder.parent.mkdir(exist_ok=True)
         self.files = write_files(rows, folder.parent)
@@ -149,8 +157,6 @@ class Deployed:
         for name in names:
             script, log = self.folder / f"start-{name}.sh", self.folder / f"{name}.log"
             self.processes[name] = start(["sh", script], self.folder, log)
-            if name == "superlink":
-                wait(self.listens, "the SuperLink to listen")
 
     def stop(self, name, how=signal.SIGTERM):
         process = self.processes.pop(name)
@@ -177,11 +183,11 @@ class Deployed:
     def sound(self):
         """Whether all servers are there, and no run is left."""
         ended = all(run.poll() is not None for run in self.runs)
-        return ended and self.processes.keys() == {"superlink", *SITES}
+        return ended and self.processes.keys() == {*SITES}
 
     def listens(self):
         with socket.socket() as there:
-            return there.connect_ex(("127.0.0.1", self.port + 1)) == 0
+            return there.connect_ex(("127.0.0.1", self.port)) == 0
 
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
@@ -203,6 +209,7 @@ class Deployed:
             assert times == 1
         own.write_text(text)
         write_files(self.rows, self.folder.parent)
+        (self.folder / "state" / "run.json").unlink(missing_ok=True)
         for folder in (self.folder / "results", self.folder / "state" / "checkpoint"):
             for path in folder.glob("*"):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -217,18 +224,19 @@ class Deployed:
     def ends(self, run, code=0):
         """What a run said, at its end."""
         found, told = run.wait(timeout=LONG), self.log("run")
-        assert found == code, told + self.log("superlink")[-3000:]
+        assert found == code, told
         return told
 
     def result(self, name):
         return json.loads((self.folder / "results" / name).read_text())
 
+    def state(self):
+        """What the last run wrote of itself."""
+        return runner.read_state(self.folder)
+
     def round(self):
-        """The last round that the ServerApp told of."""
-        try:
-            return self.result("progress.json")["round"].get("round", 0)
-        except FileNotFoundError:
-            return 0
+        """The last round of the run that goes on."""
+        return self.state().get("round", {}).get("round", 0)
 
     def weights(self):
         return load_model(self.folder / "results" / "model.safetensors").w.tobytes()
@@ -245,15 +253,45 @@ class Deployed:
 
 @contextlib.contextmanager
 def deployed(folder, rows, *more):
-    """A SuperLink and two sites of a test's own."""
+    """Two sites of a test's own."""
     deployed = Deployed(folder / "bank", rows, *more)
     try:
-        deployed.start("superlink")
-        control.register(deployed.settings)
         deployed.start(*SITES)
         yield deployed
     finally:
         deployed.close()
+
+
+@contextlib.contextmanager
+def living(folder, *names):
+    """Sites of a folder in threads of this process, over real TLS."""
+    ends = []
+
+    def serve(node, ready):
+        async def run():
+            task = asyncio.create_task(node.serve())
+            ends.append((asyncio.get_running_loop(), task))
+            ready.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+        asyncio.run(run())
+
+    threads = []
+    for name in names or read_settings(folder).sites:
+        joined = read_site(folder / "sites" / f"{name}.toml")
+        ready = threading.Event()
+        made = Node(joined, Trail(joined.log), partial(answer, joined))
+        threads.append(threading.Thread(target=serve, args=(made, ready)))
+        threads[-1].start()
+        ready.wait()
+    try:
+        yield
+    finally:
+        for loop, task in ends:
+            loop.call_soon_threadsafe(task.cancel)
+        for thread in threads:
+            thread.join()
 
 
 def site_rows(files):

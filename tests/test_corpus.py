@@ -312,7 +312,7 @@ GOOD_LINES = {
     "evaluate m.safetensors a.csv b.csv --target income --metric equal_opportunity": "equal opportunity",
     "evaluate m.safetensors a.csv --target income --sensitive-features job": "carter",
     f"audit b.csv {ROLES} --sensitive-features job --model m.safetensors": "true-positive rates: carter",
-    f"audit b.csv {ROLES} --model m.safetensors --kernels 9": "one answer for everybody",
+    f"audit b.csv {ROLES} --model m.safetensors --kernels 9": "a constant decision",
     "export m.safetensors --onnx y.onnx": "inputs age",
     "data adult --out o --sites 5": "held-out.csv",
     "methods": "agnosticfair",

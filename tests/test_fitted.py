@@ -30,7 +30,7 @@ def test_a_limit_that_is_exceeded_says_so_with_the_subgroup():
     assert replace(bound, trained_difference=0.1005).exceeds is None, "decisions are steps"
     assert replace(bound, trained_difference=np.nan).exceeds is None
     assert (
-        "kept by nearly one answer"
+        "kept by a nearly constant decision"
         in replace(bound, trained_difference=0.1, nearly_constant=True).collapsed
     )
     both = replace(bound, nearly_constant=True).collapsed
@@ -102,7 +102,7 @@ def test_a_rule_says_its_learner_its_price_and_how_near_to_the_best_it_is(rules)
 def test_a_rule_of_nearly_one_answer_says_what_it_costs_and_which_tau_would_do(rules):
     strict, free = rules
     told = replace(strict, nearly_constant=True).collapsed
-    assert told.startswith("tau 0.02 is kept by nearly one answer to everybody. The limit 0.02")
+    assert told.startswith("tau 0.02 is kept by a nearly constant decision. The limit 0.02")
     assert "95% would be left at a tau of at most" in told
     assert "learner's own decisions" in replace(free, nearly_constant=True).collapsed
 
@@ -127,7 +127,7 @@ def test_a_limit_that_costs_accuracy_says_so():
     )
     assert "90.0% of the training rows, the model is on 80.0%; tune shows" in strict.costs
     subgroups = replace(strict, method=method("agnosticfair"))
-    assert "80.0%; a limit on everybody alone (fairfl) costs less" in subgroups.costs
+    assert "80.0%; a limit overall alone (fairfl) costs less" in subgroups.costs
     little = replace(strict, history=({"accuracy": 0.9}, {"accuracy": 0.895}))
     assert little.costs is None
 

@@ -19,14 +19,11 @@ from agnosticfair_research.deployments import (
     MIN_ROWS,
     MIN_SHARE,
     Suite,
-    beyond,
     deployments,
-    entries,
     measure,
     measure_all,
     named_suite,
     natural_subgroups,
-    summarise,
 )
 from agnosticfair_research.splits import shift
 
@@ -167,17 +164,6 @@ def test_all_at_once_is_each_by_itself(found, test_rows):
     for k in (0, 5, 100, -1):
         one = measure(y, p, s, found.weights[[k]].toarray()[0])
         assert {name: everywhere[name][k] for name in one} == pytest.approx(one)
-    first = entries(found, everywhere)[0]
-    assert (first["name"], first["kind"]) == ("test set", "test set")
-    assert first["risk_difference"] == pytest.approx(everywhere["risk_difference"][0], abs=1e-6)
-
-
-def test_beyond_error_is_more_than_two_of_them():
-    found = {
-        "risk_difference": np.array([0.1, 0.1]),
-        "risk_difference_error": np.array([0.01, 0.04]),
-    }
-    assert beyond(found, 0.05).tolist() == [True, False]
 
 
 rows = st.integers(10, 60).flatmap(
@@ -210,29 +196,3 @@ def test_measures_of_a_drawn_decision_are_its_expectations():
     for name in ("accuracy", "balanced_accuracy", "positive_rate"):
         mean = np.mean([draw[name] for draw in draws])
         assert measure(y, p, s)[name] == pytest.approx(mean, abs=3e-3)
-
-
-def test_a_summary_names_the_worst_deployment():
-    spread = (0.1, 0.5, 0.2, 0.0)
-    entries = [
-        {
-            "name": f"d{k}",
-            "risk_difference": rd,
-            "accuracy": 0.9 - rd,
-            "balanced_accuracy": 0.5 + rd,
-            "positive_rate": rd / 2,
-        }
-        for k, rd in enumerate(spread)
-    ]
-    assert summarise(entries) == pytest.approx(
-        {
-            "mean_risk_difference": 0.2,
-            "p90_risk_difference": 0.41,
-            "max_risk_difference": 0.5,
-            "worst": "d1",
-            "mean_accuracy": 0.7,
-            "min_accuracy": 0.4,
-            "mean_balanced_accuracy": 0.7,
-            "mean_positive_rate": 0.1,
-        }
-    )

@@ -96,9 +96,9 @@ class Fit:
     not_compared : tuple of str
         Its subgroups in which a group is absent or under the floor.
     nearly_constant : bool
-        Whether the training rows get hardly more than one answer (``metrics.nearly_constant``).
+        Whether the training rows get hardly more than a constant decision (``scoring.nearly_constant``).
     smallest_tau : float or None
-        The smallest worst difference that other decisions than nearly one answer had in any round.
+        The smallest worst difference that other decisions than a nearly constant decision had in any round.
     learner : str
         Of a rule: the learner that was taken.
     held_out : mapping of str to float
@@ -175,12 +175,12 @@ class Fit:
         return (f"Learner {name} was taken by mean log loss on rows out of fold: {losses}.",)
 
     def _compared(self, optimum: Optimum, alike: bool) -> str:
-        """The utility of the rule, of the learner's own decisions and of one answer, in a sentence."""
+        """The utility of the rule, of the learner's own decisions and of a constant decision, in a sentence."""
         if not alike:
             return (
                 f"Utility, estimated: the rule {optimum.utility:.4f}, the learner's own decisions "
-                f"{optimum.learner_utility:.4f}, one "
-                f"answer to everybody {optimum.constant:.4f}."
+                f"{optimum.learner_utility:.4f}, a "
+                f"constant decision {optimum.constant:.4f}."
             )
         right = 1.0 - self.history[-1]["loss"]
         learner_utility, one = (
@@ -188,8 +188,8 @@ class Fit:
         )
         return (
             f"Right, estimated: the rule on {right:.1%} of the rows, the learner's own decisions on "
-            f"{learner_utility:.1%}, one "
-            f"answer to everybody on {one:.1%}."
+            f"{learner_utility:.1%}, a "
+            f"constant decision on {one:.1%}."
         )
 
     @property
@@ -202,7 +202,7 @@ class Fit:
 
     @property
     def collapsed(self) -> str | None:
-        """A sentence where tau is kept by nearly one answer for everybody only."""
+        """A sentence where tau is kept by a nearly constant decision only."""
         fairness = self.method.fairness
         if fairness is None or not self.nearly_constant:
             return None
@@ -212,12 +212,12 @@ class Fit:
                 return None  # so the costs ask for
             if optimum.unchanged:
                 return (
-                    "nearly everybody gets one answer, by the learner's own decisions: costs='balanced' weighs labels "
+                    "nearly all decisions are the same, by the learner's own decisions: costs='balanced' weighs labels "
                     "alike."
                 )
             return " ".join(
                 (
-                    f"tau {fairness.tau:g} is kept by nearly one answer to everybody.",
+                    f"tau {fairness.tau:g} is kept by a nearly constant decision.",
                     *cost_sentences(optimum, fairness.tau),
                 )
             )
@@ -225,9 +225,11 @@ class Fit:
         if self.smallest_tau is not None:
             text = f"the smallest that other decisions had in a round is {self.smallest_tau:.3g}"
         if self.exceeds is None:
-            return f"tau {fairness.tau:g} was kept by nearly one answer for everybody; {text}: raise tau."
+            return (
+                f"tau {fairness.tau:g} was kept by a nearly constant decision; {text}: raise tau."
+            )
         return (
-            f"nearly everybody gets one answer, and tau {fairness.tau:g} is exceeded all the same; "
+            f"nearly all decisions are the same, and tau {fairness.tau:g} is exceeded all the same; "
             f"{text}: take other columns."
         )
 
@@ -290,7 +292,7 @@ class Fit:
             return None  # ``statements`` has it
         if len(accuracies) < 2 or max(accuracies) - accuracies[-1] <= COSTLY:
             return None
-        alone = "a limit on everybody alone (fairfl) costs less and lets subgroups differ, and "
+        alone = "a limit overall alone (fairfl) costs less and lets subgroups differ, and "
         alone = "" if self.method.fairness.basis.kind == "constant" else alone
         return (
             f"The limit costs accuracy: a round without it was right on {max(accuracies):.1%} of the training "
@@ -423,7 +425,7 @@ def outcome_of(entry: Mapping[str, Any]) -> str:
 
 
 def nearly_constant(state: solvers.SolverState) -> tuple[bool, float | None]:
-    """Whether a fit ended with nearly one answer, and the smallest worst difference that others had on the way."""
+    """Whether a fit ended with a nearly constant decision, and the smallest worst difference that others had."""
     base, history = state.plan.base_rate, state.inner.history
     majority = max(base, 1 - base)
     rates = [

@@ -1,4 +1,4 @@
-"""Methods as data: each is a short method of the same subgroups, found by its name in ``METHODS``.
+"""Methods as data: each is a record of the same few parts, by its name in ``METHODS``.
 
 A method says what the adversary of the *loss* may reweight (``basis``, ``bound``), what the fairness
 constraint holds for (``fairness``), and, for the methods of local steps and an average, how a
@@ -173,9 +173,7 @@ class Method:
     basis, bound : Basis, float
         The set of the loss adversary's reweightings.
     share : float
-        Subgroup of the weight that the loss adversary may move; the rest stays uniform.
-    q : float
-        Power of q-fair federated learning, 0 for a plain (worst-case) mean.
+        Share of the weight that the loss adversary may move; the rest stays uniform.
     fairness : Fairness, optional
         The constraint.
     averaging : Averaging, optional
@@ -196,7 +194,6 @@ class Method:
     basis: Basis = _UNIFORM
     bound: float = inf
     share: float = 1.0
-    q: float = 0.0
     fairness: Fairness | None = None
     averaging: Averaging | None = None
     ridge: float = 1e-5
@@ -270,12 +267,6 @@ _METHODS = (
         "localfair",
         "mean loss, groups' rates within tau at every client by itself",
         fairness=Fairness(0.02, _SMOOTH, by_client(), each=True),
-    ),
-    Method(
-        "qffl",
-        "q-fair federated learning: sum of client losses to the power q + 1",
-        basis=by_client(),
-        q=1.0,
     ),
 )
 

@@ -237,10 +237,10 @@ def fit_private(
     )
 
 
-def _spent(coordinator_for: PrivateCoordinator, rounds: int) -> dict[str, Any]:
+def _spent(coordinator: PrivateCoordinator, rounds: int) -> dict[str, Any]:
     """What all answers together cost, of whom and against whom."""
-    budget = coordinator_for.budget
-    epsilon = spent(_all(coordinator_for.multipliers, rounds), budget.delta)
+    budget = coordinator.budget
+    epsilon = spent(_all(coordinator.multipliers, rounds), budget.delta)
     about = {"epsilon": epsilon, "delta": budget.delta, "unit": budget.unit}
     return about | {"colluding": budget.colluding, "max_rows": budget.max_rows}
 
@@ -268,7 +268,7 @@ def private_method(method: Method) -> Method:
         method = replace(method, basis=constant(), fairness=fairness)
     kind = server.fairness_of(method).basis.kind
     known = method.basis.kind == "constant" and kind in ("constant", "subgroups")
-    if not known or method.network or method.averaging or method.q:
+    if not known or method.network or method.averaging:
         raise SettingsError(
             f"method {method.name!r} asks for more numbers than noise would leave of use: with epsilon take one "
             f"of {', '.join(PRIVATE)}, without a network"
@@ -401,12 +401,12 @@ OnRound = Callable[[dict], None] | None
 Trained = tuple[server.Plan, np.ndarray, tuple[dict, ...]]
 
 
-def _problem(coordinator_for: PrivateCoordinator, plan: server.Plan, groups: np.ndarray) -> Problem:
+def _problem(coordinator: PrivateCoordinator, plan: server.Plan, groups: np.ndarray) -> Problem:
     """What is known before the first round: the second moment, once."""
     task, fair = plan.task, plan.method.fairness
-    upper = coordinator_for.total(PrivateMoments, 0, task)["moments"]
+    upper = coordinator.total(PrivateMoments, 0, task)["moments"]
     S = second_moment(
-        upper, coordinator_for.deviations(coordinator_for.request(PrivateMoments), task)["moments"]
+        upper, coordinator.deviations(coordinator.request(PrivateMoments), task)["moments"]
     )
     compared = replace(plan.compared, pairs=plan.compared.pairs if fair else ())
     tau, ridge = fair.tau if fair else inf, max(plan.method.ridge, MIN_RIDGE)
@@ -422,16 +422,16 @@ def _noted(on_round: OnRound, history: list[dict], **shown: Any) -> None:
 
 
 def _ruled(
-    coordinator_for: PrivateCoordinator,
+    coordinator: PrivateCoordinator,
     plan: server.Plan,
     groups: np.ndarray,
     rounds: int,
     on_round: OnRound,
 ) -> Trained:
     """The plan whose task has estimates and a rule; there is no w."""
-    problem, history = _problem(coordinator_for, plan, groups), list[dict]()
+    problem, history = _problem(coordinator, plan, groups), list[dict]()
     times = how_often(rounds)["private_heads"], rounds
-    plan = trained(coordinator_for, plan, problem, times, partial(_noted, on_round, history))
+    plan = trained(coordinator, plan, problem, times, partial(_noted, on_round, history))
     return plan, np.zeros(0), tuple(history)
 
 
@@ -462,7 +462,7 @@ def _rounds(
 def _certified(
     coordinator: PrivateCoordinator, plan: server.Plan, w: np.ndarray, confidence: float
 ) -> dict[str, Any]:
-    """What the model does on the training rows: of everybody and of every subgroup its name, rows and difference as
+    """What the model does on the training rows: overall and of every subgroup its name, rows and difference as
     measured under noise, and what that is at most, at once for all of them."""
     sums = coordinator.total(PrivateDecisions, 0, plan.task, w=w)
     counts = 2 * len(plan.compared.members) * len(sums["groups"])

@@ -25,6 +25,14 @@ def test_a_client_that_answers_when_asked_again_changes_nothing(way):
     assert calm.events == ()
 
 
+def test_a_malformed_answer_is_not_waited_for_without_an_end():
+    """It was asked for again for an hour, without a word."""
+    engine = Faulty(WAYS["shape"], range(1, 999))
+    with pytest.raises(FederationError, match=r"'sums' failed at client 'c001'.* of shape"):
+        fit(engine, "fairfl", positive="yes", on_failure=Policy(retries=1000))
+    assert engine.log.count(("sums", ["c001"])) == 3
+
+
 @pytest.mark.parametrize("step", ["statistics", "clusters", "sums"])
 def test_a_dropped_client_leaves_the_problem_of_the_others_exactly(step):
     engine = Faulty(WAYS["failure"], range(1, 999), step)

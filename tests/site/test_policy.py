@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from helpers import small_table
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from agnosticfair.cli import main
 from agnosticfair.data.files import Roles
 from agnosticfair.data.schema import Schema
 from agnosticfair.data.table import Column, Table
-from agnosticfair.flower.folder import Federation, write_folder
-from agnosticfair.flower.node import read_site
-from agnosticfair.flower.site import policy_of, site_of
+from agnosticfair.deploy.folder import Federation, write_folder
+from agnosticfair.deploy.node import read_site
+from agnosticfair.deploy.site import policy_of, site_of
 from agnosticfair.site.policy import Refused, SitePolicy, joined, shown_rows, words
 
 FILES = {"north": Path("north.csv"), "south": Path("south.csv")}

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from town import EDGES, ROWS, SITES, Town, noisy, refusal, rows_of, written
 
@@ -27,10 +27,10 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.summary import SummaryStatistics, summary_statistics
 from agnosticfair.data.table import Column
+from agnosticfair.deploy.masking import LIST, list_text, read_key_list
+from agnosticfair.deploy.site import hello
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit
-from agnosticfair.flower.masking import LIST, list_text, read_key_list
-from agnosticfair.flower.site import hello
 from agnosticfair.learners.decisions import Decision, Kernels
 from agnosticfair.learners.estimates import Estimates, Head, heads, predict
 from agnosticfair.learners.trees import packed
@@ -253,7 +253,7 @@ def test_a_file_that_does_not_fit_the_schema_is_named_at_the_site_only(tmp_path,
 
 
 def test_a_block_of_a_site_s_own_in_the_total_is_its_sums(town):
-    """Loss by client, as afl and qffl ask for it: of two sites each had a block of the masked total for itself."""
+    """Loss by client, as afl asks for it: of two sites each had a block of the masked total for itself."""
     task = town.task()
     for request in (replace(task, basis=by_client()), replace(task, fair_basis=by_client())):
         assert town.said("sums", Broadcast(1, request, sums_at(request))) == refusal()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from helpers import dealt
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 pytest.importorskip("opendp", reason="needs agnosticfair[dp]")
 
 from town import ROWS, SITES, Town, noisy, private_task, refusal, rows_of, written
@@ -231,7 +231,7 @@ def test_rounding_moves_a_sum_no_further_than_a_row_may(private):
 
 def test_a_digest_of_the_file_is_not_told_beside_noise(private):
     """Whoever knows all rows but one tells by it whether that one is there."""
-    from agnosticfair.flower.site import hello, pin
+    from agnosticfair.deploy.site import hello, pin
 
     town = private("town")
     file = Path(town.config["north"]["file"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-pytest.importorskip("flwr", reason="needs agnosticfair[flower]")
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from town import ROWS, Town, refusal, written
 
@@ -15,7 +15,7 @@ from agnosticfair.client.client import MAX_CACHED, Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.summary import summary_statistics
-from agnosticfair.flower import site as at_site
+from agnosticfair.deploy import site as at_site
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import method
 from agnosticfair.protocol.engines.seam import Failure

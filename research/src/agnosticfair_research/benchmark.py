@@ -1,21 +1,27 @@
 """The benchmark: fairness where nobody trained, with settings that are functions of training rows.
 
-One rule for every entrant. It is asked for differences of ASKED, and each time fitted on some folds of the
-training rows and tried on the others. A setting keeps the limit if its worst difference over subgroups (single
-values and pairs of values) of the rows tried, less twice its standard error, is at most the limit. Of those that
-keep it the most accurate is taken, or, of all within one standard error of its accuracy, the one whose p90 over
-these subgroups is lowest; where none keeps it, the one nearest to it. It is fitted again on all training rows, and
-measured on deployments that nobody saw. See research/docs/benchmark.md.
+Two protocols. *balanced*: a false positive and a false negative cost what makes both labels weigh alike, which every
+entrant is told in its own terms, so that no constant wins. *rate*: the share of positives is that of the training
+labels, so that nobody wins by saying yes less often. A third, *promise*, asks of our default what a certificate said
+before a natural shift and what happened (``promises``).
+
+One rule for every entrant. It is asked for differences of ASKED, and each time fitted on some folds of the training
+rows and tried on the others. A setting keeps the limit if its worst difference over subgroups (single values and pairs)
+of the rows tried, less twice its standard error, is at most the limit. Of those that keep it the one of highest
+balanced accuracy is taken, or, of all within one standard error of that, the one whose p90 over these subgroups is
+lowest; where none keeps it, the one nearest to it. It is fitted again on all training rows, and measured on deployments
+that nobody saw; so are all settings of others' methods, with each of which the verdict compares. See
+research/docs/benchmark.md.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,16 +29,14 @@ from threadpoolctl import threadpool_limits
 
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair_research.apart import interpreter, run_apart
+from agnosticfair.threads import walked
 from agnosticfair_research.datasets import DATASETS, dataset, load_dataset
 from agnosticfair_research.deployments import (
     BEYOND,
     KINDS,
     MEASURES,
     Suite,
-    beyond,
     deployments,
-    measure,
     measure_all,
     named_suite,
     natural_subgroups,
@@ -46,29 +50,28 @@ from agnosticfair_research.entrants import (
     from_file,
     is_file,
 )
-from agnosticfair_research.entrants.ours import model_of
-from agnosticfair_research.pool import Row, run_cells
-from agnosticfair_research.sceptic import as_accurate, moved
-from agnosticfair_research.splits import Split, iid, shift
+from agnosticfair_research.pool import Row
+from agnosticfair_research.splits import Split, shift
 
-SPLITS = ("shift", "iid")
+OURS = "rule"
+PROTOCOLS = ("balanced", "rate", "promise")
 LIMITS = (0.05, 0.1, 0.2)
-ASKED = (0.005, 0.02, 0.05, 0.08, 0.12, 0.2)
+ASKED = (0.01, 0.03, 0.06, 0.12, 0.25)
 """Differences that an entrant is asked for: the settings among which the rule chooses."""
 
 FOLDS = 2
-ALIKE = 1.0  # standard errors of a difference in accuracy that decide nothing (Breiman's rule)
-TRAINED = 0.7  # of the rows, in the split at random
-DEVELOPMENT, REPORTED = range(20), range(20, 40)
+ALIKE = 1.0  # standard errors of a difference in utility that decide nothing (Breiman's rule)
+DEVELOPMENT, REPORTED = range(20), range(40, 60)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One entrant on one split of one data set, at all limits; file: where it is, if outside this package."""
+    """One entrant on one split of one data set, in one protocol, at all limits; file: where it is, if outside this
+    package."""
 
     dataset: str
-    split: str
     seed: int
+    protocol: str
     entrant: str
     limits: tuple[float, ...] = LIMITS
     request: tuple[float, ...] = ASKED
@@ -77,52 +80,67 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The name of its file."""
+        """Its name, by which it is run again alone."""
         return key_of(vars(self))
 
 
 def key_of(row: Mapping[str, Any]) -> str:
-    """The name of a cell's file."""
-    return f"{row['dataset']}-{row['split']}-{row['seed']:02d}-{row['entrant']}"
+    """The name of a cell.
+
+    >>> key_of({"dataset": "adult", "seed": 3, "protocol": "rate", "entrant": "fl"})
+    'adult-03-rate-fl'
+    """
+    return f"{row['dataset']}-{row['seed']:02d}-{row['protocol']}-{row['entrant']}"
 
 
 def cells(
     datasets: Iterable[str],
     seeds: Iterable[int],
     entrants: Iterable[str],
-    splits: Iterable[str] = ("shift",),
+    protocols: Iterable[str] = PROTOCOLS,
     *,
     limits: Sequence[float] = LIMITS,
     request: Sequence[float] = ASKED,
     folder: str | None = None,
 ) -> list[Cell]:
-    """Every cell asked for.
+    """Every cell asked for that there is, a seed after the other, those of a split together.
 
-    >>> [cell.key for cell in cells(["adult"], [0, 1], ["fl"])]
-    ['adult-shift-00-fl', 'adult-shift-01-fl']
+    >>> [cell.key for cell in cells(["adult"], [0], ["rule", "boosted-moved"])]
+    ['adult-00-balanced-rule', 'adult-00-balanced-boosted-moved', 'adult-00-rate-rule', 'adult-00-promise-rule']
     """
-    seeds, files, splits = [*dict.fromkeys(seeds)], _files(entrants), [*splits]
-    for name in splits:
-        if name not in SPLITS:
-            raise SettingsError(f"no split {name!r}; there are: {', '.join(SPLITS)}")
+    seeds, files, protocols = [*dict.fromkeys(seeds)], _files(entrants), [*protocols]
+    for name in protocols:
+        if name not in PROTOCOLS:
+            raise SettingsError(f"no protocol {name!r}; there are: {', '.join(PROTOCOLS)}")
     for seed in seeds:
         if seed not in DEVELOPMENT and seed not in REPORTED:
             raise SettingsError(
-                f"seed {seed} is neither for development (0 to 19) nor for reporting (20 to 39): name one that is"
+                f"seed {seed} is neither for development (0 to 19) nor for reporting (40 to 59): name one that is"
             )
     for limit in limits:
         if not 0 < limit <= 1:
             raise SettingsError(f"limit {limit} is no difference of two rates: give one up to 1")
-    made = [
-        Cell(dataset(data).name, split, seed, name, tuple(limits), tuple(request), folder, file)
-        for data in dict.fromkeys(datasets)
-        for split in splits
+    wanted = [
+        Cell(dataset(data).name, seed, protocol, name, tuple(limits), tuple(request), folder, file)
         for seed in seeds
+        for data in dict.fromkeys(datasets)
+        for protocol in protocols
         for name, file in files.items()
+        if _there_is(protocol, name, file)
     ]
-    if not made:
+    if not wanted:
         raise SettingsError("nothing is left to run: name data sets, seeds and entrants")
-    return made
+    return wanted
+
+
+def _there_is(protocol: str, name: str, file: str | None) -> bool:
+    if protocol == "promise":
+        return name == OURS
+    return protocol == "balanced" or _entrant(name, file).rates
+
+
+def _entrant(name: str, file: str | None) -> Entrant:
+    return ENTRANTS[name] if file is None else from_file(file)
 
 
 def _files(entrants: Iterable[str]) -> dict[str, str | None]:
@@ -146,8 +164,8 @@ def parsed(seeds: str) -> list[int]:
     [0, 1, 2, 7]
     """
     found: list[int] = []
-    for subgroup in seeds.split(","):
-        first, _, last = subgroup.strip().partition("-")
+    for piece in seeds.split(","):
+        first, _, last = piece.strip().partition("-")
         if not first.isdigit() or not (last or first).isdigit():
             raise SettingsError(f"seeds {seeds!r} are no numbers and ranges: write 0-4 or 0,3")
         found += range(int(first), int(last or first) + 1)
@@ -167,96 +185,108 @@ def here(names: Iterable[str], folder: str | None) -> tuple[list[str], dict[str,
 
 
 @dataclass(frozen=True)
+class Fold:
+    """Training rows without a fold, by client, and those in it."""
+
+    train: Train
+    out: Table
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A split with what all of its entrants share.
 
-    folds: each row's fold, by client.  subgroups: the subgroups of the training rows that the rule looks at.  suite:
-    the deployments.  plain: seconds of a plain logistic regression.  sceptic: scores of ``fairfl`` on the
-    training and the test rows, whose threshold the sceptic moves.
+    folds: of the training rows.  tried: all rows in the folds' order.  subgroups: the subgroups of these that the
+    rule looks at.  suite: the deployments.
     """
 
     split: Split
     train: Train
-    table: Table
-    folds: Mapping[str, np.ndarray]
+    folds: Sequence[Fold]
+    tried: Table
     subgroups: Suite
     suite: Suite
-    plain: float
-    sceptic: tuple[np.ndarray, np.ndarray]
+
+    def under(self, protocol: str) -> Prepared:
+        """With the rate of positives that the protocol fixes, if it does; what was learned is shared."""
+        if protocol != "rate":
+            return self
+        folds = [replace(fold, train=_at_rate(fold.train)) for fold in self.folds]
+        return replace(self, train=_at_rate(self.train), folds=folds)
+
+
+def _at_rate(train: Train) -> Train:
+    return replace(train, positive_rate=float(train.pooled.y.mean()))
 
 
 @lru_cache(maxsize=1)
-def prepared(name: str, split_name: str, seed: int, folder: str | None) -> Prepared:
+def prepared(name: str, seed: int, folder: str | None) -> Prepared:
     """A split of a data set, with what its entrants share; the last one is kept."""
     source, table = dataset(name), load_dataset(name, folder)
-    natural = None
-    if split_name == "shift":
-        split = shift(table, source, None, seed)
-        natural = natural_subgroups(split, source.shift)
-    else:
-        split = iid(table, 2, seed, TRAINED)
+    split = shift(table, source, None, seed)
     train = Train(split.train, source.positive, source.sensitive_features, seed)
     rng = np.random.default_rng([seed, FOLDS])
-    folds = {k: rng.permutation(np.arange(len(t)) % FOLDS) for k, t in split.train.items()}
-    pooled = concatenate([*split.train.values()])
+    dealt = {k: rng.permutation(np.arange(len(t)) % FOLDS) for k, t in split.train.items()}
+    folds = []
+    for fold in range(FOLDS):
+        within = {k: t.take(dealt[k] != fold) for k, t in split.train.items()}
+        out = concatenate([t.take(dealt[k] == fold) for k, t in split.train.items()])
+        folds.append(Fold(replace(train, clients=within, made={}), out))
+    tried = concatenate([fold.out for fold in folds])
+    natural = natural_subgroups(split, source.shift)
     return Prepared(
         split,
         train,
-        pooled,
         folds,
-        named_suite(pooled, source.sensitive_features),
+        tried,
+        named_suite(tried, source.sensitive_features),
         deployments(split.test, train.encoding, seed, source.sensitive_features, natural),
-        _plain_seconds(train),
-        _scores(train, split),
     )
-
-
-def _plain_seconds(train: Train) -> float:
-    from sklearn.linear_model import LogisticRegression
-
-    rows, begin = train.pooled, perf_counter()
-    LogisticRegression(max_iter=1000).fit(rows.X, rows.y)
-    return perf_counter() - begin
-
-
-def _scores(train: Train, split: Split) -> tuple[np.ndarray, np.ndarray]:
-    model = model_of(train, "fairfl")
-    table_here = np.concatenate([model.decision(table) for table in split.train.values()])
-    return table_here, model.decision(split.test)
 
 
 def run_cell(cell: Cell) -> Row:
     """The rows of a cell, one a limit; what an entrant cannot do is said in ``why``."""
-    head = {"dataset": cell.dataset, "split": cell.split, "seed": cell.seed}
-    entrant = ENTRANTS[cell.entrant] if cell.file is None else from_file(cell.file)
+    head = {k: getattr(cell, k) for k in ("dataset", "seed", "protocol", "entrant")}
+    entrant = _entrant(cell.entrant, cell.file)
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
     about |= {} if cell.file is None else {"file": digest(cell.file)}
-    made = head | {"entrant": cell.entrant, **about, "rows": []}
-    if not entrant.installed or cell.file is not None:
-        python = interpreter(cell.entrant, this=entrant.installed)
-        if python is not None:
-            return made | run_apart(cell, python)
+    made = head | about | {"rows": []}
     if not entrant.installed:
         return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
+    begin = time.process_time()
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another library says to its own authors
-        held = prepared(cell.dataset, cell.split, cell.seed, cell.folder)
+        split = prepared(cell.dataset, cell.seed, cell.folder).under(cell.protocol)
         try:
-            tried = _tried(entrant, held, cell.request)
-            made["tried"] = [setting.told(tried) for setting in tried]
-            return made | {"rows": _measured(entrant, held, tried, cell.limits)}
-        except (
-            Exception
-        ) as error:  # another's failure is a row of the table, not the end of the run
-            return made | {"why": f"{type(error).__name__}: {error}"[:300]}
+            made |= _of_protocol(cell, entrant, split)
+        except Exception as error:  # a row of the table, not the end of the run
+            made |= {"why": f"{type(error).__name__}: {error}"[:300]}
+    return made | {"seconds": round(time.process_time() - begin, 2)}
+
+
+def _of_protocol(cell: Cell, entrant: Entrant, split: Prepared) -> Row:
+    if cell.protocol == "promise":
+        from agnosticfair_research.promises import promised
+
+        return {"rows": [promised(split, limit) for limit in cell.limits]}
+    requests = cell.request if entrant.asks else cell.request[:1]
+    tried = [_cross_fitted(entrant, split, a) for a in requests]
+    rows = [_taken(tried, limit) for limit in cell.limits]
+    there = {setting.request for setting in tried if not setting.why}
+    shown = sorted({row["request"] for row in rows} if entrant.ours else there)
+    return {
+        "tried": [setting.brief() for setting in tried],
+        "rows": rows,
+        "settings": [{"request": a} | _measured(entrant, split, a) for a in shown],
+    }
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A setting on the folds it was not fitted on. right: (n,), the probability that each row is decided as
-    its label says.  worst, p90: of the differences over subgroups; beyond: the largest less BEYOND standard
-    errors.  why: what went wrong."""
+    """A setting on the folds it was not fitted on. right: (n,), what each row is worth that is decided as its label
+    says, so that the mean is balanced accuracy.  worst, p90: of the differences over subgroups; beyond: the largest
+    less BEYOND standard errors.  why: what went wrong."""
 
     request: float
     right: np.ndarray = field(default_factory=lambda: np.zeros(1), compare=False)
@@ -266,58 +296,52 @@ class Tried:
     why: str = ""
 
     @property
-    def accuracy(self) -> float:
+    def utility(self) -> float:
         return float(self.right.mean())
 
-    def told(self, others: Sequence[Tried]) -> Row:
-        """What the rule goes by, for who would check it; ``behind``: each other setting that was tried, by how much
-        this one is less accurate, and the standard error of that."""
+    def brief(self) -> Row:
+        """What the rule goes by, for who would check it."""
         if self.why:
             return {"request": self.request, "why": self.why}
-        numbers = {name: getattr(self, name) for name in ("accuracy", "worst", "beyond", "p90")}
-        behind = [[t.request, *self.behind(t)] for t in others if t is not self and not t.why]
-        return {"request": self.request, **numbers, "behind": behind}
+        names = ("utility", "worst", "beyond", "p90")
+        return {"request": self.request} | {k: round(getattr(self, k), 5) for k in names}
 
-    def behind(self, other: Tried) -> tuple[float, float]:
-        """By how much it is less accurate, and the standard error of that difference, which is on the same rows."""
+    def as_useful_as(self, other: Tried) -> bool:
+        """Whether its utility is lower by at most ALIKE standard errors of the difference, which is on the same
+        rows."""
         less = other.right - self.right
-        return float(less.mean()), float(less.std() / np.sqrt(len(less)))
-
-    def as_accurate_as(self, other: Tried) -> bool:
-        """Whether it is less accurate by at most ALIKE standard errors of the difference."""
-        less, error = self.behind(other)
-        return less <= ALIKE * error
+        return bool(less.mean() <= ALIKE * less.std() / np.sqrt(len(less)))
 
 
-def _tried(entrant: Entrant, prepared: Prepared, request: Sequence[float]) -> list[Tried]:
-    """Every setting of an entrant, cross-fitted; one if it has no more."""
-    return [_cross_fitted(entrant, prepared, a) for a in (request if entrant.asks else request[:1])]
-
-
-def _cross_fitted(entrant: Entrant, prepared: Prepared, request: float) -> Tried:
-    p = {name: np.empty(len(table)) for name, table in prepared.train.clients.items()}
+def _cross_fitted(entrant: Entrant, split: Prepared, request: float) -> Tried:
     try:
-        for fold in range(FOLDS):
-            kept = {k: t.take(prepared.folds[k] != fold) for k, t in prepared.train.clients.items()}
-            decide = entrant.fit(replace(prepared.train, clients=kept), request)
-            for name, table in prepared.train.clients.items():
-                out = prepared.folds[name] == fold
-                p[name][out] = decided(decide, table.take(out))
+        p = np.concatenate(
+            [decided(entrant.fit(fold.train, request), fold.out) for fold in split.folds]
+        )
     except Exception as error:
         return Tried(request, why=f"{type(error).__name__}: {error}"[:300])
-    y = prepared.table.labels(prepared.train.positive)
-    s = prepared.table.column(prepared.train.sensitive_features).codes
-    table_here = np.concatenate([*p.values()])
-    measures = measure_all(prepared.subgroups, y, table_here, s)
+    y = split.tried.labels(split.train.positive)
+    s = split.tried.column(split.train.sensitive_features).codes
+    measures = measure_all(split.subgroups, y, p, s)
     rd, error_of = measures["risk_difference"], measures["risk_difference_error"]
     minimum, p90 = float((rd - BEYOND * error_of).max()), float(np.quantile(rd, 0.9))
-    return Tried(request, 1.0 - np.abs(y - table_here), float(rd.max()), minimum, p90)
+    return Tried(request, worth(y, p), float(rd.max()), minimum, p90)
+
+
+def worth(y: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """What every row adds to balanced accuracy, (n,), whose mean is it.
+
+    >>> float(worth(np.array([1, 0, 0, 0]), np.array([1.0, 1.0, 0.0, 0.0])).mean())
+    0.8333333333333333
+    """
+    counts = np.bincount(y.astype(np.int64), minlength=2)
+    return (1.0 - np.abs(y - p)) * (len(y) / (2.0 * counts))[y.astype(np.int64)]
 
 
 def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
     """The rule: which setting is taken at a limit, and whether it keeps the limit.
 
-    Of those that keep it and are as accurate, within error, as the most accurate of them: the one whose p90 is lowest,
+    Of those that keep it and are as useful, within error, as the most useful of them: the one whose p90 is lowest,
     which is steadier than the largest of several hundred differences.
 
     >>> right = np.repeat([1.0, 0.0], [80, 20])
@@ -329,34 +353,24 @@ def chosen(tried: Sequence[Tried], limit: float) -> tuple[Tried, bool]:
     there = [t for t in tried if not t.why]
     if not there:
         raise SettingsError(f"every fit failed, the last one so: {tried[-1].why}")
-    kept = [t for t in there if t.beyond <= limit]
-    if not kept:
+    keeping = [t for t in there if t.beyond <= limit]
+    if not keeping:
         return min(there, key=lambda t: t.beyond), False
-    best = max(kept, key=lambda t: t.accuracy)
-    return min((t for t in kept if t.as_accurate_as(best)), key=lambda t: t.p90), True
+    best = max(keeping, key=lambda t: t.utility)
+    return min((t for t in keeping if t.as_useful_as(best)), key=lambda t: t.p90), True
 
 
-def _measured(
-    entrant: Entrant, prepared: Prepared, tried: Sequence[Tried], limits: Sequence[float]
-) -> list[Row]:
-    rows: list[Row] = []
-    fits: dict[float, tuple[Decide, float]] = {}
-    for limit in limits:
-        setting, kept = chosen(tried, limit)
-        if setting.request not in fits:
-            begin = perf_counter()
-            decide = entrant.fit(replace(prepared.train), setting.request)  # nothing encoded before
-            fits[setting.request] = decide, perf_counter() - begin
-            if not entrant.sees:
-                _check_blind(decide, prepared)
-        decide, seconds = fits[setting.request]
-        about = {"limit": limit, "request": setting.request if entrant.asks else None, "kept": kept}
-        about |= {"cross_worst": setting.worst, "cross_beyond": setting.beyond}
-        about |= {"cross_accuracy": setting.accuracy, "seconds": seconds}
-        rows.append(
-            about | {"ratio": seconds / prepared.plain} | on_deployments(decide, prepared, limit)
-        )
-    return rows
+def _taken(tried: Sequence[Tried], limit: float) -> Row:
+    setting, keeps = chosen(tried, limit)
+    return {"limit": limit, "request": setting.request, "kept": keeps}
+
+
+def _measured(entrant: Entrant, split: Prepared, request: float) -> Row:
+    """What a setting does, fitted on all training rows."""
+    decide = entrant.fit(split.train, request)
+    if not entrant.sees:
+        _check_blind(decide, split)
+    return on_deployments(decide, split)
 
 
 def decided(decide: Decide, table: Table) -> np.ndarray:
@@ -369,78 +383,69 @@ def decided(decide: Decide, table: Table) -> np.ndarray:
     return p
 
 
-def _check_blind(decide: Decide, prepared: Prepared) -> None:
+def _check_blind(decide: Decide, split: Prepared) -> None:
     """Raise if an entrant that says it does not see the sensitive feature decides otherwise where that is another."""
-    test, name = prepared.split.test, prepared.train.sensitive_features
-    own = test.sensitive_features[name]
-    other = replace(own, codes=(own.codes + 1) % len(own.categories))
+    test, name = split.split.test, split.train.sensitive_features
+    column = test.sensitive_features[name]
+    other = replace(column, codes=(column.codes + 1) % len(column.categories))
     swapped = replace(test, sensitive_features={**test.sensitive_features, name: other})
     if (decided(decide, test) != decided(decide, swapped)).any():
         raise SettingsError(f"it looks at {name!r} when it decides: say sees=True in its file")
 
 
-def on_deployments(decide: Decide, prepared: Prepared, limit: float) -> Row:
-    """What a decision is worth on test and training rows and over the deployments, with the sceptic's beside."""
-    test, train = prepared.split.test, prepared.train
+def on_deployments(decide: Decide, split: Prepared) -> Row:
+    """What a decision is worth on the test rows, and its differences over the deployments."""
+    test, train, suite = split.split.test, split.train, split.suite
     y, s = test.labels(train.positive), test.column(train.sensitive_features).codes
-    p = decided(decide, test)
-    measures = measure_all(prepared.suite, y, p, s)
-    own = measure(
-        prepared.table.labels(train.positive),
-        np.concatenate([decided(decide, table) for table in train.clients.values()]),
-        prepared.table.column(train.sensitive_features).codes,
-    )
-    y_train = prepared.table.labels(train.positive)
-    sign, t = as_accurate(prepared.sceptic[0], y_train, own["accuracy"], own["positive_rate"])
-    sceptic = measure_all(prepared.suite, y, moved(prepared.sceptic[1], sign, t), s)
+    measures = measure_all(suite, y, decided(decide, test), s)
+    rd, kinds = measures["risk_difference"], np.array(suite.kinds)
     names = (*MEASURES, *(f"{name}_error" for name in MEASURES))
-    return {
-        "test": {name: float(measures[name][0]) for name in names},
-        "train": own,
-        **summary(prepared.suite, measures, limit),
-        "sceptic": summary(prepared.suite, sceptic, limit)["all"]
-        | {"accuracy": float(sceptic["accuracy"][0])},
-        "deployments": measures["risk_difference"].round(4).tolist(),
-        "deployment_errors": measures["risk_difference_error"].round(4).tolist(),
-    }
-
-
-def summary(suite: Suite, found: Mapping[str, np.ndarray], limit: float) -> Row:
-    """Risk differences over all deployments and by kind: how many, mean, p90, max, mean standard error, and how
-    many are over the limit beyond error; what else there is, and where it is worst."""
-    rd, over, kinds = found["risk_difference"], beyond(found, limit), np.array(suite.kinds)
-
-    def told(those: np.ndarray) -> Row:
-        own = rd[those]
-        return {
-            "count": len(own),
-            "mean": float(own.mean()),
-            "p90": float(np.quantile(own, 0.9)),
-            "max": float(own.max()),
-            "error": float(found["risk_difference_error"][those].mean()),
-            "beyond": int(over[those].sum()),
-        }
-
-    means = {f"mean_{name}": float(found[name].mean()) for name in MEASURES[1:]}
-    by = {kind: told(kinds == kind) for kind in KINDS if (kinds == kind).any()}
+    natural = [
+        [suite.names[k], round(float(rd[k]), 4), round(float(measures["balanced_accuracy"][k]), 4)]
+        for k in np.flatnonzero(kinds == "natural")
+    ]
     worst = int(rd.argmax())
     return {
-        "all": told(np.ones(len(rd), bool)),
-        "kinds": by,
-        **means,
-        "worst": suite.names[worst],
-        "worst_error": float(found["risk_difference_error"][worst]),
+        "test": {name: round(float(measures[name][0]), 5) for name in names},
+        "all": _summary(rd) | {"worst": suite.names[worst]},
+        "worst_error": round(float(measures["risk_difference_error"][worst]), 5),
+        "kinds": {k: _summary(rd[kinds == k]) for k in KINDS if (kinds == k).any()},
+        "natural": natural,
     }
 
 
-SLOW = ("agnosticfair-mlp", "declearn-fairgrad", "fairlearn-eg", "agnosticfair")
+def _summary(rd: np.ndarray) -> Row:
+    values = {"mean": rd.mean(), "p90": np.quantile(rd, 0.9), "max": rd.max()}
+    return {"count": len(rd)} | {k: round(float(v), 5) for k, v in values.items()}
 
 
-def run(todo: Sequence[Cell], jobs: int, on_done: Callable[[Row], None]) -> list[Row]:
-    """Run the cells; ``on_done`` keeps each as it arrives.
+@dataclass(frozen=True)
+class _Split:
+    """The cells of one split, and when no further one is begun."""
 
-    Those of a split follow each other, slow entrants first, for what they share is made once a process.
+    cells: tuple[Cell, ...]
+    until: float
+
+    def rows(self) -> Iterator[Row]:
+        for cell in self.cells:
+            if time.time() < self.until:
+                yield run_cell(cell)
+
+
+def run(
+    todo: Sequence[Cell], jobs: int, on_done: Callable[[Row], None], budget: float = np.inf
+) -> list[Row]:
+    """Run the cells; ``on_done`` keeps each as it arrives.  budget: seconds after which none is begun.
+
+    Those of a split follow each other in one process, for what they share is made once.
     """
+    for name, folder in {(cell.dataset, cell.folder) for cell in todo}:
+        load_dataset(
+            name, folder
+        )  # what is missing or altered is said, or downloaded, once and first
     place = [*DATASETS].index
-    order = sorted(todo, key=lambda c: (c.seed, place(c.dataset), c.split, c.entrant not in SLOW))
-    return run_cells(run_cell, order, jobs, on_done)
+    groups: dict[tuple[int, int], list[Cell]] = {}
+    for cell in sorted(todo, key=lambda c: (c.seed, place(c.dataset))):
+        groups.setdefault((cell.seed, place(cell.dataset)), []).append(cell)
+    splits = [_Split(tuple(group), time.time() + budget) for group in groups.values()]
+    return [row for rows in walked(_Split.rows, splits, jobs, on_done) for row in rows]

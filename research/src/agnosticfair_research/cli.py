@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import typer
 
 from agnosticfair.cli import add, run
-from agnosticfair_research.commands import bench, data, reproduce, shifts
+from agnosticfair_research.commands import bench, data, reproduce
 
 app = typer.Typer(
-    help="The paper's experiments, the shift suite and the benchmark of agnosticfair.",
+    help="The paper's experiments and the benchmark of agnosticfair.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (data.data, reproduce.reproduce, shifts.shifts, bench.bench)
+COMMANDS = (data.data, reproduce.reproduce, bench.bench)
 add(app, "agnosticfair-research", "Experiments", COMMANDS)
 
 

@@ -7,9 +7,8 @@ columns that are no features.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,7 +17,6 @@ from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
-from agnosticfair.federation import Fit
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.subgroups import (
@@ -58,23 +56,6 @@ class Suite:
 
     def __len__(self) -> int:
         return len(self.names)
-
-
-@dataclass(frozen=True)
-class Decider:
-    """A fitted classifier, ours or another's, as the suite sees it.
-
-    decide: from rows to (n,), the probability that each is decided positively; 0 or 1 where nothing
-    is drawn by lot.  outcome, outcomes, rounds, seconds: how the fit went.  fitted: the fit itself,
-    if it is one of ours.
-    """
-
-    decide: Callable[[Table], np.ndarray]
-    outcome: str
-    rounds: int
-    seconds: float
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    fitted: Fit | None = None
 
 
 def deployments(
@@ -277,38 +258,3 @@ def measure_all(suite: Suite, y: np.ndarray, p: np.ndarray, s: np.ndarray) -> di
     }
     values = {name: value for name, (value, _) in found.items()}
     return values | {f"{name}_error": np.sqrt(variance) for name, (_, variance) in found.items()}
-
-
-def beyond(found: Mapping[str, np.ndarray], limit: float) -> np.ndarray:
-    """Where the risk difference exceeds a limit by more than BEYOND of its standard errors, (D,) of bool."""
-    rd, error = found["risk_difference"], found["risk_difference_error"]
-    return np.asarray(rd - BEYOND * error > limit)
-
-
-def entries(suite: Suite, found: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-    """A record for each deployment."""
-    heads = zip(suite.names, suite.kinds, strict=True)
-    return [
-        {
-            "name": name,
-            "kind": kind,
-            **{key: round(float(value[k]), 6) for key, value in found.items()},
-        }
-        for k, (name, kind) in enumerate(heads)
-    ]
-
-
-def summarise(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Measures of all deployments, each with its name, in the numbers that a table has room for."""
-    by = {name: np.array([entry[name] for entry in found]) for name in MEASURES}
-    rd, right = by["risk_difference"], by["accuracy"]
-    return {
-        "mean_risk_difference": float(rd.mean()),
-        "p90_risk_difference": float(np.quantile(rd, 0.9)),
-        "max_risk_difference": float(rd.max()),
-        "worst": found[int(rd.argmax())]["name"],
-        "mean_accuracy": float(right.mean()),
-        "min_accuracy": float(right.min()),
-        "mean_balanced_accuracy": float(by["balanced_accuracy"].mean()),
-        "mean_positive_rate": float(by["positive_rate"].mean()),
-    }

@@ -55,7 +55,7 @@ def truncated(v: np.ndarray, bits: int) -> np.ndarray:
 @dataclass(frozen=True)
 class PrivateRows:
     """Rows as the private steps see them.  table: those that fit.  X: encoded.  y, s: labels and cells.  inside:
-    (1 + M, n), whether everybody, and each subgroup, has the row."""
+    (1 + M, n), whether overall (always), and each subgroup, has the row."""
 
     table: Table
     X: np.ndarray

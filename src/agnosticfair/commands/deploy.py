@@ -1,12 +1,14 @@
-"""``agnosticfair deploy`` and ``site``: real sites over Flower, from a folder that a person can read."""
+"""``agnosticfair deploy`` and ``site``: real sites, from a folder that a person can read."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -39,11 +41,11 @@ NOTES = {
     "shares_cluster_means": "means of the rows nearest to a centre are seen by all (shares-cluster-means)",
 }
 """What sites consent to for a method, in words."""
-AWAY = 3
-"""The exit code of 'deploy status' where the SuperLink does not answer."""
+ALARM = 3
+"""The exit code of 'deploy status' where something wants attention."""
 
 deploy = typer.Typer(
-    help="Train over real sites with Flower: each has its own file, and only messages travel.",
+    help="Train over real sites: each has its own file, and only messages travel.",
     no_args_is_help=True,
 )
 
@@ -81,16 +83,14 @@ def init(
     epsilon: options.Epsilon = None,
     delta: options.Delta = 1e-5,
     site_rows: options.SiteRows = 0,
-    host: Annotated[str, Option(help="The SuperLink's address.")] = "127.0.0.1",
-    port: Annotated[
-        int, Option(help="Its port for sites; the next is for runs, here only.")
-    ] = 8000,
+    host: Annotated[str, Option(help="The coordinator's address.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Its port for sites, open while a run goes on.")] = 8000,
 ) -> None:
     """Write a folder with TLS certificates for a test, a key pair and a file per site, and start scripts."""
     from agnosticfair.auditing.limit import check_certified_limit, within
     from agnosticfair.data.files import Roles
     from agnosticfair.data.schema import load_schema
-    from agnosticfair.flower.folder import Federation, write_folder
+    from agnosticfair.deploy.folder import Federation, write_folder
     from agnosticfair.methods import method as build_method
     from agnosticfair.private import Budget, private_method
     from agnosticfair.protocol.faults import policy
@@ -132,8 +132,8 @@ def init(
 
 
 def _say_how_to_start(folder: Path, sites: list[str]) -> None:
-    print(f"Written: {folder}. Start the SuperLink and the sites, each in a terminal of its own:")
-    for name in ("superlink", *sites):
+    print(f"Written: {folder}. Start the sites, each in a terminal of its own:")
+    for name in sites:
         print(f"  sh {folder}/start-{name}.sh")
     print(f"then train:\n  agnosticfair deploy run {folder}")
 
@@ -149,13 +149,13 @@ def run(
     ] = 3600.0,
     as_json: options.Json = False,
 ) -> None:
-    """Submit a run, follow it to its end, and fetch model, history and certificate.
+    """Open the door to the sites, train, and leave model, history and certificate.
 
-    A run that was interrupted goes on from its last checkpoint.
+    Ctrl-C or 'deploy stop' ends it; the next run goes on from its checkpoint.
     """
     from agnosticfair.commands.output import progress, round_words
-    from agnosticfair.flower.folder import read_config
-    from agnosticfair.flower.runner import Interrupted, Notify, run_federation
+    from agnosticfair.deploy.folder import read_config
+    from agnosticfair.deploy.runner import Notify, run_federation
     from agnosticfair.methods import method as build_method
 
     config = read_config(folder)
@@ -163,6 +163,8 @@ def run(
     max_rounds = (
         chosen.max_rounds if chosen.rule is None else 0
     )  # learners have rounds of their own
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     with progress(max_rounds, "rounds", at_most=True) as advance:
 
         def on_round(seen: dict[str, Any]) -> None:
@@ -170,8 +172,9 @@ def run(
 
         try:
             done = run_federation(folder, Notify(on_round, _trouble), timeout)
-        except Interrupted as interrupted:
-            _interrupted(folder, str(interrupted.args[0]))
+        except KeyboardInterrupt:
+            print("The run is stopped; the next one goes on from its checkpoint.")
+            raise typer.Exit(130) from None
     results = {"run": done.run, "folder": str(done.folder), **done.history}
     if as_json:
         return print(json.dumps(results, indent=1))
@@ -182,33 +185,12 @@ def _trouble(sentence: str) -> None:
     print("Note:", plain(sentence), file=sys.stderr, flush=True)
 
 
-def _interrupted(folder: Path, run: str) -> NoReturn:
-    """Ask whether the run goes on without us; without a terminal it is stopped."""
-    from agnosticfair.flower import control
-    from agnosticfair.flower.folder import read_settings
-
-    if sys.stdin.isatty() and not typer.confirm(f"Stop run {run}?", default=True):
-        print(f"Run {run} goes on: 'agnosticfair deploy status {folder}' shows it.")
-    else:
-        control.stop(read_settings(folder), run)
-        print(f"Run {run} is stopped; the next one goes on from its checkpoint.")
-    raise typer.Exit(130)
-
-
-@deploy.command(epilog="Example: agnosticfair deploy superlink bank")
-def superlink(folder: Folder) -> None:
-    """Run the coordinator's SuperLink: one port for the sites, one on this machine for runs."""
-    from agnosticfair.flower.superlink import serve
-
-    serve(folder)
-
-
 @deploy.command(epilog="Example: agnosticfair deploy site north.toml")
 def site(
     file: Annotated[Path, Argument(help="The site's file, as 'deploy init' wrote it.")],
 ) -> None:
-    """Run a site: it answers the requests of the registered app, and opens no port."""
-    from agnosticfair.flower.node import serve_site
+    """Run a site: it answers the coordinator's requests, and opens no port."""
+    from agnosticfair.deploy.node import serve_site
 
     serve_site(file)
 
@@ -216,16 +198,11 @@ def site(
 @deploy.command(epilog="Example: agnosticfair deploy stop bank")
 def stop(folder: Folder) -> None:
     """Stop the run that goes on; the next one goes on from its checkpoint."""
-    from agnosticfair.flower import control
-    from agnosticfair.flower.folder import read_settings
+    from agnosticfair.deploy.folder import read_settings
+    from agnosticfair.deploy.runner import stop as end
 
-    settings = read_settings(folder)
-    runs = control.active_runs(settings)
-    for number in runs:
-        control.stop(settings, number)
-        print(f"Run {number} is stopped.")
-    if not runs:
-        print("There is no run to stop.")
+    stopped = end(read_settings(folder).folder)
+    print("The run is told to stop." if stopped else "There is no run to stop.")
 
 
 @deploy.command(epilog="Example: agnosticfair deploy check bank")
@@ -236,7 +213,7 @@ def check(
 ) -> None:
     """Ask every site who it is and what columns and groups it has: keys, versions, schema, least rows."""
     from agnosticfair.commands.output import cell, grid, show
-    from agnosticfair.flower.runner import Notify, check_federation
+    from agnosticfair.deploy.runner import Notify, check_federation
 
     sites = check_federation(folder, Notify(on_trouble=_trouble), timeout)
     if as_json:
@@ -255,31 +232,39 @@ def check(
 
 @deploy.command(epilog="Example: agnosticfair deploy status bank")
 def status(folder: Folder, as_json: options.Json = False) -> None:
-    """Show the SuperLink, every site with the cause where one is missing, and the run that goes on.
+    """Show in a few lines what goes on, and what wants attention.
 
-    Exit code 3 where the SuperLink does not answer.
+    Exit code 3 where something does.
     """
-    from agnosticfair.flower.admin import ANSWERS
-    from agnosticfair.flower.admin import status as look
+    from agnosticfair.deploy.admin import status as look
 
     report = look(folder)
     if as_json:
         print(json.dumps(report, indent=1))
     else:
         _show_status(report)
-    raise typer.Exit(0 if report["superlink"] == ANSWERS else AWAY)
+    raise typer.Exit(ALARM if report["alarms"] else 0)
 
 
 def _show_status(report: Mapping[str, Any]) -> None:
-    print("SuperLink:", report["superlink"])
-    for key, site_status in report["sites"].items():
-        print(f"Site {key}: {site_status}")
-    for key, site_status in (report["run"] or {}).get("waiting", {}).items():
-        print(f"Waiting for site {key}: {site_status}")
-    now = report["run"] and f"{report['run']['id']}, round {report['run']['round']}"
-    print(f"Run: {now or 'none'}\nTLS certificate: good until {report['tls_ends'][:10]}")
-    if "note" in report:
-        print(f"Note: {report['note']}")
+    print("ATTENTION" if report["alarms"] else "OK")
+    for alarm in report["alarms"]:
+        print(f"  {plain(alarm)}")
+    sites = report["sites"]
+    connected = sum(why == "connected" for why in sites.values())
+    if report["running"]:
+        age = time.time() - (report["began"] or time.time())
+        print(
+            f"Run {report['run']}: round {(report['round'] or {}).get('round', 0)}, {connected} of {len(sites)} sites "
+            f"connected, {age:.0f} s so far."
+        )
+    elif report["run"]:
+        print(
+            f"No run goes on; run {report['run']} {'is done' if report['ended'] == 'well' else 'failed'}."
+        )
+    else:
+        print("There was no run yet.")
+    print(f"TLS certificate: good until {report['tls_ends'][:10]}.")
 
 
 SiteName = Annotated[str, Argument(help="The site's name.")]
@@ -290,7 +275,7 @@ def add_site(
     folder: Folder, site: Annotated[str, Argument(help="NAME=FILE of the new site.")]
 ) -> None:
     """Let another site take part from the next run on."""
-    from agnosticfair.flower import admin
+    from agnosticfair.deploy import admin
 
     ((key, file),) = _sites(site).items()
     admin.add_site(folder, key, file)
@@ -302,7 +287,7 @@ def add_site(
 @deploy.command("remove-site", epilog="Example: agnosticfair deploy remove-site bank west")
 def remove_site(folder: Folder, site: SiteName) -> None:
     """Let a site take no part any more; its key is refused from now on."""
-    from agnosticfair.flower import admin
+    from agnosticfair.deploy import admin
 
     admin.remove_site(folder, site)
     print(f"Site {site!r} is removed.")
@@ -320,7 +305,7 @@ def rotate_key(
     ] = None,
 ) -> None:
     """Give a site other keys; the old ones are refused from now on."""
-    from agnosticfair.flower import admin
+    from agnosticfair.deploy import admin
 
     admin.rotate_key(folder, site, public, mask_public)
     print(f"Site {site!r} has a new key; start the site again.")
@@ -329,10 +314,10 @@ def rotate_key(
 @deploy.command(epilog="Example: agnosticfair deploy renew bank")
 def renew(folder: Folder) -> None:
     """Make a new TLS certificate of the server, by the authority in the folder."""
-    from agnosticfair.flower import admin
+    from agnosticfair.deploy import admin
 
     end = admin.renew(folder)
-    print(f"The new TLS certificate is good until {end:%Y-%m-%d}; start the SuperLink again.")
+    print(f"The new TLS certificate is good until {end:%Y-%m-%d}; the next run has it.")
 
 
 def _show(results: dict[str, Any]) -> None:
@@ -378,12 +363,22 @@ def _sites(text: str) -> dict[str, Path]:
 
 SITE_EPILOG = "Example: agnosticfair site policy bank/sites/north.toml"
 
-site_app = typer.Typer(help="For a site's own people: what it answers.", no_args_is_help=True)
+site_app = typer.Typer(
+    help="For a site's own people: what it answers, and how it is.", no_args_is_help=True
+)
 
 
-@site_app.callback()
-def _site() -> None:
-    """For a site's own people."""
+@site_app.command("status", epilog="Example: agnosticfair site status bank/sites/north.toml")
+def site_status(
+    file: Annotated[Path, Argument(help="The site's one file, as 'deploy init' wrote it.")],
+) -> None:
+    """Say whether the site's process is alive, and in which run; exit code 3 where it is not."""
+    from agnosticfair.deploy.node import read_site
+    from agnosticfair.deploy.node import status as look
+
+    alive, words = look(read_site(file))
+    print(words[0].upper() + words[1:] + ".")
+    raise typer.Exit(0 if alive else ALARM)
 
 
 @site_app.command(epilog=SITE_EPILOG)
@@ -391,8 +386,8 @@ def policy(
     file: Annotated[Path, Argument(help="The site's one file, as 'deploy init' wrote it.")],
 ) -> None:
     """Print in words what a site answers and what it refuses, for its people to sign off."""
-    from agnosticfair.flower.node import read_site
-    from agnosticfair.flower.site import policy_of, site_of
+    from agnosticfair.deploy.node import read_site
+    from agnosticfair.deploy.site import policy_of, site_of
     from agnosticfair.site.policy import words
 
     found = policy_of(site_of(read_site(file).config))

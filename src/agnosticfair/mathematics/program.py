@@ -639,8 +639,8 @@ def cost_sentences(optimum: Optimum, tau: float) -> tuple[str, ...]:
     if not optimum.retained < SHARES[0]:
         return ()
     first = (
-        f"The limit {tau:g} leaves {max(optimum.retained, 0.0):.0%} of what the learner gains over one answer to "
-        "everybody."
+        f"The limit {tau:g} leaves {max(optimum.retained, 0.0):.0%} of what the learner gains over a constant "
+        "decision."
     )
     words = [first]
     for share in SHARES:

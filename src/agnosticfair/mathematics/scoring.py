@@ -79,7 +79,7 @@ that have the rarer label, by a classifier that is right on no more than NO_BETT
 
 
 def nearly_constant(accuracy: float, majority: float, positive: float) -> bool:
-    """Whether decisions are hardly more than one answer for everybody.
+    """Whether decisions are hardly more than a constant decision.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Answers that do not come: what is done about them, and a record of what happened.
 
-A sum over the clients that answered, divided by everybody's n, is another problem than the one
+A sum over the clients that answered, divided by the n of all, is another problem than the one
 that was stated, and solves without complaint. So a round lacks no answer: it is asked again, or
 the fit stops, or the problem is stated anew for the clients that remain.
 """
@@ -22,6 +22,9 @@ from agnosticfair.protocol.requests import REQUESTS, UNCOUNTED, step_of
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.protocol.secure.totals import Opened, open_session
 from agnosticfair.protocol.secure.totals import total as secure_total
+
+MALFORMED = 3
+"""Times that a malformed answer is asked for again, whatever the policy waits for: no time mends it."""
 
 Check = Callable[[Any, str], Any]
 
@@ -139,7 +142,7 @@ class Coordinator:
         payload = self._dealt(step, payload)
         good: dict[str, Any] = {}
         bad: dict[str, Failure] = {}
-        end = time.monotonic() + self.policy.patience
+        end, malformed = time.monotonic() + self.policy.patience, 0
         for attempt in range(1 + self.policy.retries):
             if attempt and time.monotonic() + self.policy.pause >= end:
                 break
@@ -151,7 +154,8 @@ class Coordinator:
                 self.note("no answer", step=step, round=number, client=key, reason=failure.reason)
             if not bad:
                 return {key: good[key] for key in self.keys}
-            if any(failure.final for failure in bad.values()):
+            malformed += any(failure.malformed for failure in bad.values())
+            if malformed > MALFORMED or any(failure.final for failure in bad.values()):
                 break
         declined = all(failure.final for failure in bad.values())
         raise Missing(step, {key: failure.reason for key, failure in bad.items()}, declined)
@@ -172,7 +176,7 @@ class Coordinator:
             try:
                 good[key] = answer if check is None else check(answer, key)
             except FederationError as error:
-                bad[key] = Failure(str(error))
+                bad[key] = Failure(str(error), malformed=True)
         return good, bad
 
     def note(self, event: str, **about: Any) -> None:

@@ -229,7 +229,7 @@ def _price(study: Json, method: Json) -> tuple[str, str, str] | None:
     right, majority = method.get("accuracy"), (study.get("facts") or {}).get("majority_rate")
     if right is None:
         return None
-    about = "" if majority is None else f"; one answer for everybody: {majority:.3f}"
+    about = "" if majority is None else f"; a constant decision: {majority:.3f}"
     return (
         "Accuracy",
         f"{right:.3f}",
@@ -341,7 +341,7 @@ def of_decisions(rows: Decided, method: str) -> list[str]:
     majority, positive = scoring.majority_rate(y), scoring.positive_rate(y_hat)
     shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, found.tolist(), strict=True))
     said = (
-        f"Right on {right:.4f} of the rows, one answer for everybody on {majority:.4f}; positive labels "
+        f"Right on {right:.4f} of the rows, a constant decision on {majority:.4f}; positive labels "
         f"{base:.4f}, positive decisions {positive:.4f}; true-positive rates: {shown}."
     )
     return [said, *(f"Warning: {text}" for text in poor(right, majority, positive))]
@@ -350,17 +350,17 @@ def of_decisions(rows: Decided, method: str) -> list[str]:
 def poor(
     accuracy: float, majority: float, positive: float, who: str = "The model", limit: str = "tau"
 ) -> list[str]:
-    """Sentences of warning about a model that is hardly better than one answer for everybody.
+    """Sentences of warning about a model that is hardly better than a constant decision.
 
     positive: its share of positive decisions.
 
     >>> poor(0.75, 0.76, 0.3)
-    ['The model is right less often (0.750) than one answer for everybody (0.760): try a larger tau or method fl.']
+    ['The model is right less often (0.750) than a constant decision (0.760): try a larger tau or method fl.']
     """
     found = []
     if accuracy < majority - 5e-4:
         found.append(
-            f"{who} is right less often ({accuracy:.3f}) than one answer for everybody "
+            f"{who} is right less often ({accuracy:.3f}) than a constant decision "
             f"({majority:.3f}): try a larger {limit} or method fl."
         )
     if scoring.nearly_constant(accuracy, majority, positive):

@@ -61,7 +61,7 @@ FIRST_STEP, LATER_STEP = 2.0, 1.0
 
 @dataclass(frozen=True)
 class Problem:
-    """n, groups: noisy counts, of all rows, and by subgroup and cell, (1 + M, G), everybody first.  S: (D, D), the
+    """n, groups: noisy counts, of all rows, and by subgroup and stratum, (1 + M, G), overall first.  S: (D, D), the
     noisy second moment, a sum, made positive definite.  compared: the groups and their pairs; tau: what is
     allowed between them.  off: the standard deviation of the noise of a count of decisions."""
 
@@ -161,7 +161,7 @@ def _gradients(
 
 
 def allowed(problem: Problem, active: np.ndarray) -> np.ndarray:
-    """The difference that is allowed, (K, pairs): tau for everybody, and in a subgroup as much more as the
+    """The difference that is allowed, (K, pairs): tau overall, and in a subgroup as much more as the
     standard deviation of what noise shows there, so that noise is not chased."""
     first, second = _ends(problem.compared)
     scales = np.sqrt(problem.compared.members.sum(axis=1))
@@ -171,7 +171,7 @@ def allowed(problem: Problem, active: np.ndarray) -> np.ndarray:
 
 
 def next_active(problem: Problem, hat: np.ndarray) -> np.ndarray:
-    """Whose gradients to ask for: everybody's, and those of the subgroups that exceed what is allowed most."""
+    """Whose gradients to ask for: overall's, and those of the subgroups that exceed what is allowed most."""
     every = np.arange(len(hat))
     if not problem.compared.pairs or len(every) == 1:
         return np.zeros(1, int)
@@ -198,7 +198,7 @@ def bounded(
     compared: Comparisons,
     quantile: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """By subgroup, everybody first, (1 + M,): the largest difference of rates as measured, and what it is at most on
+    """By subgroup, overall first, (1 + M,): the largest difference of rates as measured, and what it is at most on
     these rows: every noisy count may be off by ``quantile`` standard deviations, in whichever direction is worst."""
     members = compared.members
     scales = np.sqrt(members.sum(axis=1))
@@ -259,7 +259,7 @@ class Dual:
 
 
 def trained(
-    coordinator_for: NoisyTotals,
+    totals: NoisyTotals,
     plan: Plan,
     problem: Problem,
     times: tuple[int, int],
@@ -271,17 +271,17 @@ def trained(
     assert rule is not None
     w, error_costs = np.zeros((len(heads), len(problem.S))), rule.error_costs(plan.base_rate)
     for k in range(1, times[0] + 1):
-        sums = coordinator_for.total(PrivateHeads, k, plan.task, heads=heads, w=w)
+        sums = totals.total(PrivateHeads, k, plan.task, heads=heads, w=w)
         before, w = w, heads_stepped(problem, w, sums, k)
         noted(step=float(np.abs(w - before).max()))
     kind = "additive" if plan.task.encoding.bins else "linear"
     estimates = Estimates(kind, heads, 0, 0, {"w": on_grid(w[None], WEIGHT_BITS)})
     task = replace(plan.task, estimates=estimates)
-    state = _begun(coordinator_for, replace(plan, task=task), problem)
+    state = _begun(totals, replace(plan, task=task), problem)
     for k in range(1, times[1] + 1):
         eps, A = PATH[min(k, len(PATH)) - 1], state.at.coefficients(state.x)
         at = {"eps": eps, "shift": 0.0, "A": A, "directions": state.directions}
-        sums = coordinator_for.total(PrivateRates, k, task, error_costs=error_costs, **at)
+        sums = totals.total(PrivateRates, k, task, error_costs=error_costs, **at)
         state = dual_stepped(state, sums, eps, k, times[1])
         noted(multipliers=int((state.x != 0).sum()))
     named = task.subgroups if task.subgroups is not None and len(task.subgroups.values) else None
@@ -298,7 +298,7 @@ def binned(plan: Plan, bins: Mapping[str, Sequence[float]]) -> Plan:
     return replace(plan, task=replace(plan.task, encoding=encoding))
 
 
-def _begun(coordinator_for: NoisyTotals, plan: Plan, problem: Problem) -> Dual:
+def _begun(totals: NoisyTotals, plan: Plan, problem: Problem) -> Dual:
     """Before the program's first round: expected people are those of a rule that decides positively for all."""
     rule, compared, task = plan.method.rule, plan.compared, plan.task
     assert rule is not None
@@ -308,10 +308,8 @@ def _begun(coordinator_for: NoisyTotals, plan: Plan, problem: Problem) -> Dual:
         "A": np.zeros((len(problem.groups), len(compared.names))),
         "directions": np.zeros((0, 5)),
     }
-    off = coordinator_for.deviations(
-        coordinator_for.request(PrivateRates, **overall, **none), task
-    )["rates"]
-    mass = coordinator_for.total(PrivateRates, 0, task, **overall, **none)["rates"]
+    off = totals.deviations(totals.request(PrivateRates, **overall, **none), task)["rates"]
+    mass = totals.total(PrivateRates, 0, task, **overall, **none)["rates"]
     tau = np.full(len(mass), problem.tau)
     tau[0] *= 1.0 if len(tau) == 1 else OVERALL
     tau[0] = tau[0] if rule.overall is None else rule.overall

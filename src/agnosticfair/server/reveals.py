@@ -84,7 +84,7 @@ def explain(
 ) -> list[Explained]:
     """The messages of a fit, in their order.
 
-    statistics: what the sites' summaries add up to, as far as it is known.  share: this site's subgroup of all
+    statistics: what the sites' summaries add up to, as far as it is known.  share: this site's share of all
     rows, on which only the number of candidate rows depends.
     """
     server.check_missing(method, statistics)
@@ -98,53 +98,48 @@ def explain(
     ]
     if method.rule is not None:
         return messages + _of_rule(plan, statistics)
-    kind, wanted, d = server.centres_kind(method), server.kernels_wanted(method), plan.features
-    request = server.centres_request(plan, 0)
-    b = np.zeros((wanted, d))
+    kind, request = server.centres_kind(method), server.centres_request(plan, 0)
+    b = np.zeros((server.kernels_wanted(method), plan.features))
     if kind == "rows" and request is not None:
         offered = ceil(request.request.share * statistics.n * share)
-        candidates = Candidates(np.zeros(offered), np.zeros((offered, d)))
+        candidates = Candidates(np.zeros(offered), np.zeros((offered, plan.features)))
         again = "0, again with four times the rows where too few differ"
-        messages += _messages_of("centres", again, request, candidates)
+        messages += [_message("centres", again, request), _message("centres", again, candidates)]
     if kind == "kmeans":
-        steps, around = f"0, {server.KMEANS_ROUNDS} times", server.clusters_request(plan, b, 1)
-        messages += _messages_of("clusters", steps, around, _like(around))
+        around = server.clusters_request(plan, b, 1)
+        messages += _exchange(f"0, {server.KMEANS_ROUNDS} times", around)
     if kind is not None:
         plan = server.centred(plan, b)
-    rounds, first = f"1 to {method.max_rounds}, until it converges", solver_of(method).before(plan)
-    moments = None if first is None else _like(first, 1.0)
-    if first is not None and moments is not None:
-        messages += _messages_of(step_of(first.request), "0", first, moments)
+    first, moments = solver_of(method).before(plan), None
+    if first is not None:
+        moments = _like(first, 1.0)
+        messages += _exchange("0", first)
     broadcast = solvers.request(solvers.init(plan, Beginning(answer=moments)))
-    step, later = step_of(broadcast.request), _later(broadcast.request)
+    later, rounds = _later(broadcast.request), f"1 to {method.max_rounds}, until it converges"
     more = "; the fields of 'before' from the second on" if hasattr(later, "before") else ""
-    broadcast = replace(broadcast, request=later)
-    messages += [_message(step, rounds + more, broadcast), _message(step, rounds, _like(broadcast))]
-    trials = deciding.trials_request(plan)
-    if trials is not None:
-        start_broadcast = Broadcast(1, plan.task, trials)
-        messages += _messages_of(
-            "trials", "some of these rounds instead", start_broadcast, _like(start_broadcast)
-        )
+    request_message, answer = _exchange(rounds, replace(broadcast, request=later))
+    messages += [replace(request_message, rounds=rounds + more), answer]
+    if (trials := deciding.trials_request(plan)) is not None:
+        messages += _exchange("some of these rounds instead", Broadcast(1, plan.task, trials))
     return messages
 
 
-def _messages_of(step: str, rounds: str, *messages: Message) -> list[Explained]:
+def _exchange(
+    rounds: str, broadcast: Broadcast[Any], reply: Reply | None = None
+) -> list[Explained]:
     """A request and its answer."""
-    return [_message(step, rounds, message) for message in messages]
+    step = step_of(broadcast.request)
+    return [_message(step, rounds, message) for message in (broadcast, reply or _like(broadcast))]
 
 
 def _of_rule(plan: server.Plan, statistics: SummaryStatistics) -> list[Explained]:
     """The messages of a fit with a rule, stage by stage, with as many subgroups as there can be."""
-    explaineds: list[Explained] = []
+    messages: list[Explained] = []
 
-    def answered(request: Broadcast[Any]) -> Reply:
-        reply = _like(
-            request, 1.0 if isinstance(request.request, Histograms) else float(statistics.n)
-        )
-        explaineds.extend(
-            _messages_of(step_of(request.request), "between stages, once", request, reply)
-        )
+    def answered(broadcast: Broadcast[Any]) -> Reply:
+        counts = 1.0 if isinstance(broadcast.request, Histograms) else float(statistics.n)
+        reply = _like(broadcast, counts)
+        messages.extend(_exchange("between stages, once", broadcast, reply))
         return reply
 
     plan = rule.agreed(plan, statistics, answered)
@@ -152,52 +147,37 @@ def _of_rule(plan: server.Plan, statistics: SummaryStatistics) -> list[Explained
         state = replace(solvers.init(plan), stage=name)
         state = replace(state, inner=TRAINERS[name].init(plan, Beginning()))
         if not state.done:
-            broadcast = solvers.request(state)
-            explaineds += _messages_of(
-                step_of(broadcast.request),
-                f"the rounds of learner {name!r}",
-                broadcast,
-                _like(broadcast),
-            )
-            if isinstance(state.inner, boosted.Boosted):
-                if state.inner.growth is None:
-                    broadcast = solvers.request(
-                        replace(state, inner=boosted.largest_fine_bins(state.inner))
-                    )
-                    when = f"twice more for learner {name!r}, at most so large"
-                    explaineds += _messages_of(
-                        step_of(broadcast.request), when, broadcast, _like(broadcast)
-                    )
-                inner = boosted.largest(state.inner)
-                broadcast = solvers.request(replace(state, inner=inner))
-                when = (
-                    f"the rounds of learner {name!r}, a level of all trees each, at most so large"
-                )
-                explaineds += _messages_of(
-                    step_of(broadcast.request), when, broadcast, _like(broadcast)
-                )
+            messages += _of_learner(state, name)
     learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[union-attr]
     state = rule.decided(rule.with_estimates(state, learned), answered)
-    return explaineds + (_of_program(state) if state.stage == rule.PROGRAM else [])
+    return messages + (_of_program(state) if state.stage == rule.PROGRAM else [])
+
+
+def _of_learner(state: solvers.SolverState, name: str) -> list[Explained]:
+    """The messages of a learner's rounds; trees have others besides, at most so large."""
+    messages = _exchange(f"the rounds of learner {name!r}", solvers.request(state))
+    inner = state.inner
+    if isinstance(inner, boosted.Boosted):
+        if inner.growth is None:
+            fine = replace(state, inner=boosted.largest_fine_bins(inner))
+            when = f"twice more for learner {name!r}, at most so large"
+            messages += _exchange(when, solvers.request(fine))
+        level = replace(state, inner=boosted.largest(inner))
+        when = f"the rounds of learner {name!r}, a level of all trees each, at most so large"
+        messages += _exchange(when, solvers.request(level))
+    return messages
 
 
 def _of_program(state: solvers.SolverState) -> list[Explained]:
     """The messages of a program, which are of three sizes."""
-    first = solvers.request(state)
-    sizes = {
-        "the first round of the program": first,
-        "the other rounds of the program, at most so large": replace(
-            first, request=program.largest(first.request)
-        ),
-        "the last rounds of the program, at most so large": replace(
-            first, request=program.last(first.request)
-        ),
-    }
-    return [
-        message
-        for when, request in sizes.items()
-        for message in _messages_of(step_of(request.request), when, request, _like(request))
-    ]
+    first, so = solvers.request(state), "of the program, at most so large"
+    other, last = (
+        replace(first, request=largest(first.request))
+        for largest in (program.largest, program.last)
+    )
+    messages = _exchange("the first round of the program", first)
+    messages += _exchange(f"the other rounds {so}", other)
+    return messages + _exchange(f"the last rounds {so}", last)
 
 
 def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
@@ -232,7 +212,7 @@ def explain_audit(
 def _explain_subgroups(
     method: Method, statistics: SummaryStatistics, name: str, sites: tuple[str, ...], when: str
 ) -> list[Explained]:
-    """The counts of subgroups that a certificate takes: everybody, every value, and at most every pair (or
+    """The counts of subgroups that a certificate takes: overall, every value, and at most every pair (or
     three) of them, for what has too few rows is not asked for again."""
     fair_basis = server.fairness_of(method).basis
     basis = fair_basis if fair_basis.kind == "subgroups" else subgroups()
@@ -288,13 +268,13 @@ def _size(value: object) -> str:
 
 
 def explain_secure(
-    explaineds: Sequence[Explained], statistics: SummaryStatistics, sites: int, method: Method
+    messages: Sequence[Explained], statistics: SummaryStatistics, sites: int, method: Method
 ) -> list[Explained]:
     """The same messages under secure sums: a site's numbers are masked, and what they could reveal is said of
     the total of all sites; where a total has a block of each site's own, of that site."""
     needs, columns = server.consents(method), server.fairness_of(method).basis.columns or ()
     after = () if SITE in columns else AFTER
-    outline = {k: v for k, v in explaineds[1].fields.items() if k not in ("n", "weight")}
+    outline = {k: v for k, v in messages[1].fields.items() if k not in ("n", "weight")}
     open_says = {k: REVEALS[k] for k in ("numeric", "categorical", "other")}
     names = {k: f"which {k} occur, without a count" for k in ("labels", "groups")}
     counts = {k: np.zeros(shape) for k, shape in counts_shapes(statistics).items()}
@@ -310,7 +290,7 @@ def explain_secure(
         ),
         _masked(_message("counts", "0", Reply(0, counts)), frozenset()),
     ]
-    return [explaineds[0], *begun, *(_masked(message, needs, after) for message in explaineds[2:])]
+    return [messages[0], *begun, *(_masked(message, needs, after) for message in messages[2:])]
 
 
 def _session(sites: int, noisy: bool = False) -> list[Explained]:

@@ -20,7 +20,7 @@ from agnosticfair.server.trainers import TRAINERS, Learned, Trainer, learners_to
 
 
 class Inner(Protocol):
-    """What everybody may read of a solver between two rounds.  outcome: 'running' until it is done.
+    """What may be read of a solver between two rounds.  outcome: 'running' until it is done.
     under_floor: groups that are compared with none."""
 
     @property

@@ -48,7 +48,7 @@ def damped(t: int) -> float:
 
 
 def retreats(w: np.ndarray, deviation: float, constant: float | None) -> np.ndarray:
-    """Trials (T, D) with the threshold moved towards one answer for everybody, which keeps every limit; the same
+    """Trials (T, D) with the threshold moved towards a constant decision, which keeps every limit; the same
     decisions from smaller scores, which cost less; and that answer itself.
 
     constant: its intercept, so that thresholds move towards the commoner label; None where that is not known.

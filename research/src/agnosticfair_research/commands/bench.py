@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from agnosticfair.commands.options import Jobs, Json, example
 from agnosticfair.commands.output import check_folder, deliver, progress
-from agnosticfair.errors import DataError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.threads import cpus
 from agnosticfair_research.commands.options import DataFolder, listed
+
+if TYPE_CHECKING:
+    from agnosticfair_research.benchmark import Cell
 
 
 @example("bench --quick --out bench")
@@ -21,15 +25,15 @@ def bench(
     datasets: Annotated[
         str | None, Option(help="Names with commas between, or all; by default all that are here.")
     ] = None,
-    splits: Annotated[str, Option(help="shift (each data set's own), iid, or both.")] = "shift",
+    protocols: Annotated[
+        str, Option(help="balanced (costs), rate (of positives, fixed), promise, or all.")
+    ] = "all",
     entrants: Annotated[
         str | None,
-        Option(
-            help="Names, or files of your own, with commas between; by default all but networks."
-        ),
+        Option(help="Names, or files of your own, with commas between; by default all."),
     ] = None,
     seeds: Annotated[
-        str, Option(help="As in 0-4,7: 0 to 19 for development, 20 to 39 for reporting.")
+        str, Option(help="As in 0-4,7: 0 to 19 for development, 40 to 59 for reporting.")
     ] = "0-2",
     quick: Annotated[
         bool,
@@ -37,70 +41,104 @@ def bench(
             "--quick", help="One seed and limit; two data sets and five entrants, unless named."
         ),
     ] = False,
-    jobs: Jobs = None,
-    commit: Annotated[
-        str | None, Option(help="The code's commit, where there is no repository to ask.")
+    cell: Annotated[
+        str | None,
+        Option(help="Run one cell of the tables again, as in adult-03-balanced-rule, and compare."),
     ] = None,
+    budget: Annotated[
+        float | None, Option(help="Minutes after which no further cell is begun.")
+    ] = None,
+    jobs: Jobs = None,
     data_folder: DataFolder = None,
-    out: Annotated[
-        Path, Option(help="Folder for results; cells in it that this code made are not run again.")
-    ] = Path("bench"),
+    out: Annotated[Path, Option(help="Folder for results; cells in it are not run again.")] = Path(
+        "bench"
+    ),
     as_json: Json = False,
 ) -> None:
     """Run the benchmark: all entrants, settings chosen on training rows by one rule, unseen deployments.
 
-    Writes results.json, bench.md and one page, bench.html; cells/ holds what is done, so that a run that was
-    stopped is taken up again. The same commit gives the same numbers; only times differ.
+    Writes cells.jsonl, a line for each cell as it ends, so that a run that was stopped is taken up again, and bench.md.
+    The same commit gives the same numbers; only times differ.
     """
-    from agnosticfair_research.benchmark import LIMITS, cells, here, parsed
+    from agnosticfair_research.benchmark import LIMITS, PROTOCOLS, cells, here, parsed
     from agnosticfair_research.datasets import DATASETS
     from agnosticfair_research.entrants import ENTRANTS, is_file
-    from agnosticfair_research.kept import authorise, code, results_of, run_kept
+    from agnosticfair_research.store import authorise, code, run_stored
 
     check_folder(out)
     folder = None if data_folder is None else str(data_folder)
-    code_here, numbers = code(commit), parsed(seeds)
-    names = listed(entrants, ENTRANTS) if entrants else [k for k in ENTRANTS if "mlp" not in k]
+    if cell is not None:
+        return _again(cell, folder, out)
+    code_here, numbers = code(), parsed(seeds)
+    names = listed(entrants or "all", ENTRANTS)
     authorise(numbers, code_here, filter(is_file, names))
     request = listed(datasets or "all", DATASETS)
     options: dict[str, Any] = {"limits": LIMITS, "folder": folder}
     if quick:
         numbers, options = numbers[:1], options | QUICK
         request, names = request if datasets else QUICK_DATA, names if entrants else QUICK_ENTRANTS
-    wanted = cells(request, numbers, names, listed(splits, ("shift", "iid")), **options)
-    found, absent = here(
-        request, folder
-    )  # after the words are found to make sense: it may download
+    wanted = cells(request, numbers, names, listed(protocols, PROTOCOLS), **options)
+    # after the words are found to make sense: it may download
+    found, absent = here(request, folder)
     if not found:
         raise DataError(next(iter(absent.values())))
-    wanted = [cell for cell in wanted if cell.dataset in found]
+    wanted = [one for one in wanted if one.dataset in found]
     begin = perf_counter()
     with progress(len(wanted), "cells") as advance:
-        rows, ran = run_kept(wanted, out, code_here, cpus() if jobs is None else jobs, advance)
-    _present(results_of(rows, code_here, absent), out, perf_counter() - begin, ran, as_json)
+        workers = cpus() if jobs is None else jobs
+        until = float("inf") if budget is None else 60 * budget
+        rows, ran = run_stored(wanted, out, code_here, workers, advance, until)
+    said = f"{ran} cells in {perf_counter() - begin:.0f} s, {len(rows) - ran} taken up from before."
+    left = len(wanted) - len(rows)
+    said += f" {left} are left: run it again." if left else ""
+    said += "".join(f"\nLeft out: {name}: {why}" for name, why in absent.items())
+    return _present(rows, out, said, as_json)
 
 
 QUICK_DATA = ["adult", "oulad"]
-QUICK_ENTRANTS = [
-    "rule",
-    "fairfl",
-    "fairlearn-eg",
-    "fairlearn-threshold",
-    "boosted-tree",
-]
-QUICK: dict[str, Any] = {"limits": (0.1,), "request": (0.02, 0.05, 0.12)}
+QUICK_ENTRANTS = ["rule", "fairfl", "linearpost", "fairlearn-eg", "boosted-moved"]
+QUICK: dict[str, Any] = {"limits": (0.1,), "request": (0.03, 0.12)}
 
 
-def _present(results: dict[str, Any], out: Path, seconds: float, ran: int, as_json: bool) -> None:
+def _again(key: str, folder: str | None, out: Path) -> None:
+    """One cell once more: what it gives, and whether that is what is stored."""
+    from agnosticfair_research.benchmark import run_cell
+    from agnosticfair_research.store import FILE, authorise, code, read
+
+    wanted = _named(key, folder)
+    authorise([wanted.seed], code())
+    row = json.loads(json.dumps(run_cell(wanted)))
+    print(json.dumps(row, indent=1))
+    stored = {_key(other): other for other in read(out / FILE)}.get(key)
+    if stored is None:
+        print(f"{str(out / FILE)!r} has no such cell to compare with.")
+    else:
+        same = all(row.get(k) == stored.get(k) for k in ("rows", "settings", "tried"))
+        print("The same numbers as stored." if same else "Other numbers than stored.")
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    from agnosticfair_research.benchmark import key_of
+
+    return key_of(row)
+
+
+def _named(key: str, folder: str | None) -> Cell:
+    """The cell of that name."""
+    from agnosticfair_research.benchmark import cells
+
+    data, seed, protocol, entrant = (*key.split("-", 3), "", "", "")[:4]
+    if not seed.isdigit():
+        raise SettingsError(f"{key!r} names no cell: write adult-03-balanced-rule")
+    (found,) = cells([data], [int(seed)], [entrant], [protocol], folder=folder)
+    return found
+
+
+def _present(rows: Sequence[Mapping[str, Any]], out: Path, said: str, as_json: bool) -> None:
     from agnosticfair_research.report import bench as report
-    from agnosticfair_research.report.bench_page import page
+    from agnosticfair_research.verdict import summary
 
-    text = json.dumps(results, allow_nan=False)
-    files = {
-        "results.json": f"{text}\n".encode(),
-        "bench.md": report.document(results).encode(),
-        "bench.html": page(results).encode(),
-    }
-    said = f"{ran} cells in {seconds:.0f} s, {len(results['cells']) - ran} taken up from before."
-    said += "".join(f"\nLeft out: {name}: {why}" for name, why in results["absent"].items())
-    deliver(out, files, report.grids(results), said, text if as_json else None)
+    made = summary(rows)
+    files = {"bench.md": report.document(made).encode()}
+    text = json.dumps(rows, allow_nan=False)
+    deliver(out, files, report.grids(made["lines"]), said, text if as_json else None)

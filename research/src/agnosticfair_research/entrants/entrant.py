@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from agnosticfair.data.summary import encoding_of, merge, summary_statistics
 from agnosticfair.data.table import Table
 
 Decide = Callable[[Table], np.ndarray]
+Shared = TypeVar("Shared")
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,35 @@ class Coded:
 
 @dataclass(frozen=True)
 class Train:
-    """Training rows by client, in tables or, for those who want arrays, encoded; and nothing of the test."""
+    """Training rows by client, in tables or, for those who want arrays, encoded; and nothing of the test.
+
+    positive_rate: the share of positives that is wanted, where it is fixed.  balanced: whether both labels weigh
+    alike, else all rows do.  made: what entrants share on these rows, by name: estimates are learned once for all
+    settings.
+    """
 
     clients: Mapping[str, Table]
     positive: str
     sensitive_features: str
     seed: int
+    positive_rate: float | None = None
+    balanced: bool = True
+    made: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    @cached_property
+    def shared(self, name: Hashable, make: Callable[[], Shared]) -> Shared:
+        """What ``make`` gives, made once for these rows."""
+        if name not in self.made:
+            self.made[name] = make()
+        value: Shared = self.made[name]
+        return value
+
+    @property
     def encoding(self) -> Encoding:
-        return encoding_of(
-            merge({k: summary_statistics(t, who=k) for k, t in self.clients.items()})
+        return self.shared(
+            "encoding",
+            lambda: encoding_of(
+                merge({k: summary_statistics(t, who=k) for k, t in self.clients.items()})
+            ),
         )
 
     def rows(self, table: Table) -> Coded:
@@ -46,32 +65,45 @@ class Train:
         s = table.column(self.sensitive_features).codes
         return Coded(encode(self.encoding, table), y.astype(np.int64), s)
 
-    @cached_property
+    @property
     def encoded(self) -> Sequence[Coded]:
         """The rows of every client."""
-        return [self.rows(table) for table in self.clients.values()]
+        return self.shared("encoded", lambda: [self.rows(t) for t in self.clients.values()])
 
-    @cached_property
+    @property
     def pooled(self) -> Coded:
         """All rows in one place, which no federated method sees."""
-        return Coded(
-            *(np.concatenate([getattr(c, name) for c in self.encoded]) for name in ("X", "y", "s"))
+        names = ("X", "y", "s")
+        return self.shared(
+            "pooled",
+            lambda: Coded(*(np.concatenate([getattr(c, k) for c in self.encoded]) for k in names)),
         )
+
+    @property
+    def costs(self) -> tuple[float, float]:
+        """Of a false positive and a false negative."""
+        share = float(self.pooled.y.mean()) if self.balanced else 0.5
+        return 2.0 * share, 2.0 * (1.0 - share)
+
+    def weights(self, y: np.ndarray) -> np.ndarray:
+        """The same costs as weights (n,) of rows with labels y."""
+        return np.array(self.costs)[np.asarray(y, np.int64)]
 
 
 @dataclass(frozen=True)
 class Entrant:
     """A method in the benchmark.
 
-    fit: from training rows and the largest difference that is asked for to a decision: (n,), the
-    probability that each row of a table is decided positively.  asks: whether what is asked for changes
-    the fit.  sees: whether it looks at the sensitive feature when it decides.  pooled: whether it needs all
-    rows in one place.  packages: what must be installed.  ours: whether it is a method of this package.
+    fit: from training rows and the largest difference that is asked for to a decision: (n,), the probability that each
+    row of a table is decided positively.  rates: whether it keeps to ``Train.positive_rate``.  asks: whether what is
+    asked for changes the fit.  sees: whether it looks at the sensitive feature when it decides.  pooled: whether it
+    needs all rows in one place.  packages: what must be installed.  ours: whether it is a method of this package.
     """
 
     name: str
     fit: Callable[[Train, float], Decide]
     note: str
+    rates: bool = False
     asks: bool = True
     sees: bool = False
     pooled: bool = False
@@ -83,6 +115,6 @@ class Entrant:
         return all(find_spec(name) is not None for name in self.packages)
 
 
-def linear_decision(train: Train, w: np.ndarray) -> Decide:
-    """[x . w > 0], the intercept last in w (d + 1,)."""
-    return lambda table: (train.rows(table).X @ w[:-1] + w[-1] > 0).astype(float)
+def above(score: Decide, threshold: float = 0.0) -> Decide:
+    """The decision where a score is above a threshold, 0 or 1."""
+    return lambda table: (score(table) > threshold).astype(float)

@@ -10,20 +10,21 @@ from __future__ import annotations
 import numpy as np
 
 from agnosticfair_research.entrants.averaging import ROUNDS, decisions, gap, local_epoch, rate_of
-from agnosticfair_research.entrants.entrant import Coded, Decide, Entrant, Train, linear_decision
+from agnosticfair_research.entrants.entrant import Coded, Decide, Entrant, Train, above
+from agnosticfair_research.entrants.thresholds import rate_threshold
 
 STEP = 0.01
 
 
 def fedfb(train: Train, limit: float) -> Decide:
     """Weights move while the groups' rates differ by more than is asked."""
-    clients, overall = train.encoded, train.pooled
+    clients, overall, costs = train.encoded, train.pooled, np.array(train.costs)
     rng, n = np.random.default_rng(train.seed), len(overall.y)
-    share = np.array([[_cell(overall, y, a).mean() for a in (0, 1)] for y in (0, 1)])
+    share = np.array([[_stratum(overall, y, a).mean() for a in (0, 1)] for y in (0, 1)])
     sizes = np.array([len(rows.y) for rows in clients], float) / n
     weight, w = share.copy(), np.zeros(overall.X.shape[1] + 1)
     for round_ in range(ROUNDS):
-        factor = weight / np.maximum(share, 1e-9)
+        factor = costs[:, None] * weight / np.maximum(share, 1e-9)
         local = [
             local_epoch(w, rows, factor[rows.y, np.minimum(rows.s, 1)], rate_of(round_), rng)
             for rows in clients
@@ -31,7 +32,10 @@ def fedfb(train: Train, limit: float) -> Decide:
         w = np.asarray(sizes @ np.array(local))
         if abs(gap(decisions(w, overall), overall.s)) > limit:
             weight = _moved(weight, w, overall)
-    return linear_decision(train, w)
+    threshold = 0.0
+    if train.positive_rate is not None:
+        threshold = rate_threshold(overall.X @ w[:-1] + w[-1], train.positive_rate)
+    return above(lambda table: train.rows(table).X @ w[:-1] + w[-1], threshold)
 
 
 def _moved(weight: np.ndarray, w: np.ndarray, rows: Coded) -> np.ndarray:
@@ -45,8 +49,10 @@ def _moved(weight: np.ndarray, w: np.ndarray, rows: Coded) -> np.ndarray:
     return found
 
 
-def _cell(rows: Coded, y: int, a: int) -> np.ndarray:
+def _stratum(rows: Coded, y: int, a: int) -> np.ndarray:
     return np.asarray((rows.y == y) & (rows.s == a))
 
 
-FEDFB = Entrant("fedfb", fedfb, "re-implemented: FairBatch's weights by federated averaging")
+FEDFB = Entrant(
+    "fedfb", fedfb, "re-implemented: FairBatch's weights by federated averaging", rates=True
+)

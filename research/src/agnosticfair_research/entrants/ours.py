@@ -1,74 +1,99 @@
-"""This package's methods: rules over estimates, linear models and a network."""
+"""This package's methods: rules over estimates, and linear models."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.table import Table
-from agnosticfair.federation import fit
-from agnosticfair.methods import Method, Network, method
+from agnosticfair.federation import Fit, fit
+from agnosticfair.methods import Method, method
 from agnosticfair.model import Model
-from agnosticfair_research.entrants.entrant import Decide, Entrant, Train
+from agnosticfair.server.plan import Start
+from agnosticfair_research.entrants.entrant import Decide, Entrant, Train, above
+from agnosticfair_research.entrants.thresholds import chosen_threshold, probability_threshold
+
+RATE_MARGIN = 0.005  # either side of a fixed rate of positives
+UNLIMITED = 1.0  # a tau that limits nothing
 
 
-def model_of(train: Train, method: str | Method) -> Model:
+def fitted(train: Train, name: str | Method, start: Start | None = None) -> Fit:
     """A method of this package, fitted."""
-    columns, seed = train.sensitive_features, train.seed
     return fit(
-        train.clients, method, sensitive_features=columns, positive=train.positive, seed=seed
-    ).model
+        train.clients,
+        name,
+        sensitive_features=train.sensitive_features,
+        positive=train.positive,
+        seed=train.seed,
+        start=start,
+    )
 
 
-def _fit(train: Train, name: str, **changes: Any) -> Decide:
-    model = model_of(train, method(name, **changes))
-
-    def decide(table: Table) -> np.ndarray:
-        return (model.decision(table) > 0).astype(float)
-
-    return decide
+def plain_model(train: Train) -> Model:
+    """``fl``, fitted once for these rows."""
+    return train.shared("fl", lambda: fitted(train, "fl").model)
 
 
-def _network() -> Network:
-    """On a GPU where there is one: the same method, with sums that are rounded in another order."""
-    from torch import cuda
+def estimates(train: Train, learner: str) -> Start:
+    """What a rule's learner has learned of these rows, once for all settings."""
 
-    return Network("mlp", device="cuda" if cuda.is_available() else "cpu")
+    def learn() -> Start:
+        start = fitted(train, method("rule", tau=UNLIMITED, learner=learner)).start
+        assert start is not None
+        return replace(start, w=np.zeros(0))
+
+    return train.shared(("estimates", learner), learn)
 
 
-FL = Entrant("fl", lambda t, _: _fit(t, "fl"), "no fairness", asks=False, ours=True)
-FAIRFL = Entrant(
-    "fairfl", lambda t, a: _fit(t, "fairfl", tau=a), "fair under training weights", ours=True
-)
-AGNOSTICFAIR = Entrant(
-    "agnosticfair",
-    lambda t, a: _fit(t, "agnosticfair", tau=a, centres="rows"),
-    "robust over kernels",
-    ours=True,
-)
-RULE = Entrant(
-    "rule",
-    lambda t, a: _fit(t, "rule", tau=a),
-    "the default: a limit in every subgroup, by the better of two learners",
-    ours=True,
-)
+def rule_model(train: Train, limit: float, learner: str = "auto", everywhere: bool = True) -> Model:
+    """The rule at balanced costs, and at the rate of positives if one is fixed; everywhere: in every subgroup, else
+    overall only."""
+    asked: dict[str, Any] = {"tau": limit} if everywhere else {"tau": UNLIMITED, "overall": limit}
+    rate = train.positive_rate
+    if rate is not None:
+        asked["positive_rate"] = (max(rate - RATE_MARGIN, 0.0), min(rate + RATE_MARGIN, 1.0))
+    chosen = method("rule", learner=learner, costs=train.costs, **asked)
+    return fitted(train, chosen, estimates(train, learner)).model
+
+
+def rule(train: Train, limit: float, **changes: Any) -> Decide:
+    """The rule's decisions."""
+    return above(rule_model(train, limit, **changes).decision)
+
+
+def fl(train: Train, limit: float) -> Decide:
+    """The plain linear model, its threshold where its probability meets the costs."""
+    return _linear(train, plain_model(train), UNLIMITED, probability_threshold(train.costs))
+
+
+def fairfl(train: Train, limit: float) -> Decide:
+    """Fair under training weights, then the threshold of best utility among those that keep the limit there."""
+    return _linear(train, fitted(train, method("fairfl", tau=limit)).model, limit)
+
+
+def _linear(train: Train, model: Model, limit: float, threshold: float | None = None) -> Decide:
+    """A linear model at its threshold, or at the best one within a limit, or at the rate of positives that is fixed."""
+    if threshold is None or train.positive_rate is not None:
+        scores = np.concatenate([model.decision(table) for table in train.clients.values()])
+        threshold = chosen_threshold(train, scores, limit)
+    return above(model.decision, threshold)
+
+
+RULE = Entrant("rule", rule, "the default: a limit in every subgroup", rates=True, ours=True)
 ADDITIVE = Entrant(
     "rule-additive",
-    lambda t, a: _fit(t, "rule", tau=a, learner="additive"),
+    partial(rule, learner="additive"),
     "the rule over additive estimates, which can be drawn",
     ours=True,
 )
-LINEAR = Entrant(
-    "rule-linear",
-    lambda t, a: _fit(t, "rule", tau=a, learner="linear"),
-    "the rule over linear estimates",
+OVERALL = Entrant(
+    "rule-overall",
+    partial(rule, everywhere=False),
+    "the rule with a limit on the overall difference only",
+    rates=True,
     ours=True,
 )
-NETWORK = Entrant(
-    "agnosticfair-mlp",
-    lambda t, a: _fit(t, "agnosticfair", network=_network(), tau=a, centres="rows"),
-    "robust over kernels, as a network; on a GPU where there is one",
-    packages=("torch",),
-    ours=True,
-)
+FAIRFL = Entrant("fairfl", fairfl, "fair under training weights", rates=True, ours=True)
+FL = Entrant("fl", fl, "no fairness", rates=True, asks=False, ours=True)

@@ -20,11 +20,13 @@ HELLO = "hello"
 class Failure:
     """What became of a request that got no answer: a sentence, never an exception in flight.
 
-    final: the client itself declined, and would again, so that there is no use in asking again.
+    final: the client itself declined, and would again, so that there is no use in asking again.  malformed: it
+    answered, and not what was asked.
     """
 
     reason: str
     final: bool = False
+    malformed: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", plain(self.reason))

@@ -1,0 +1,170 @@
+"""What a coordinator does between runs: sites come and go, keys and TLS certificates are renewed, all is looked at."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agnosticfair.deploy import runner
+from agnosticfair.deploy.door import registered
+from agnosticfair.deploy.folder import (
+    SETTINGS,
+    Settings,
+    check_hidden,
+    check_site,
+    read_settings,
+    settings_text,
+    site_files,
+    write_new,
+    write_whole,
+)
+from agnosticfair.deploy.masking import (
+    KEEPERS_KEY,
+    LIST,
+    keeper_of,
+    list_text,
+    next_list,
+    read_public,
+    secret_text,
+)
+from agnosticfair.deploy.secrets import key_pair, public_key, renewed, tls_end
+from agnosticfair.errors import SettingsError
+from agnosticfair.protocol.secure.keys import new_identity
+
+SOON = 14
+"""Days before the end of a TLS certificate from which it is said."""
+
+STUCK = 60.0
+"""Seconds after which a run that writes nothing of itself is said to do nothing."""
+
+
+def add_site(folder: Path, key: str, file: Path) -> None:
+    """A further site: its file, a key pair, and its place in the runs to come."""
+    settings = read_settings(folder)
+    check_site(key, file)
+    if key in settings.sites:
+        raise SettingsError(f"there is a site {key!r} already: choose another name")
+    authority, keys = (settings.folder / "tls" / "ca.crt").read_text(), settings.folder / "keys"
+    mask, listed, keeper = new_identity(key), None, ""
+    if settings.run.get("secure"):
+        listed = next_list(keys, lambda sites: {**sites, key: mask.public})
+        keeper = keeper_of((keys / KEEPERS_KEY).read_text())
+    files = site_files(settings, key, file, authority, keeper)
+    files |= {f"keys/{key}{end}": text for end, text in key_pair(key).items()}
+    files |= {f"keys/{key}.mask": secret_text(mask)} if listed else {}
+    for name, text in files.items():
+        write_new(settings.folder / name, text)
+    if listed:
+        write_whole(keys / LIST, list_text(listed))
+    _with_sites(settings, (*settings.sites, key))
+
+
+def remove_site(folder: Path, key: str) -> None:
+    """A site that takes no part any more: its key is refused from now on."""
+    settings = read_settings(folder)
+    left = tuple(other for other in settings.sites if other != _known(settings, key))
+    if not left:
+        raise SettingsError(f"{key!r} is the only site: add another first")
+    if settings.run.get("secure"):
+        check_hidden(len(left), {})
+        keys = settings.folder / "keys"
+        listed = next_list(keys, lambda sites: {k: v for k, v in sites.items() if k != key})
+        write_whole(keys / LIST, list_text(listed))
+    files = (f"keys/{key}{end}" for end in ("", ".pub", ".mask", ".mask.pub", ".sessions"))
+    for name in (*files, f"sites/{key}.toml", f"start-{key}.sh"):
+        (settings.folder / name).unlink(missing_ok=True)
+    _with_sites(settings, left)
+
+
+def rotate_key(
+    folder: Path, key: str, public: Path | None = None, mask_public: Path | None = None
+) -> None:
+    """New keys for a site, made here or sent by the site: the old ones are refused from now on.  public: of
+    the site's connection.  mask_public: of its masked sums; given one of them, only that one is changed."""
+    settings = read_settings(folder)
+    _known(settings, key)
+    keys = settings.folder / "keys"
+    if settings.run.get("secure") and (mask_public is not None or public is None):
+        _rotate_mask(keys, key, mask_public)
+    elif mask_public is not None:
+        raise SettingsError("this federation has no secure sums, and no masking key to change")
+    if mask_public is not None and public is None:
+        return
+    if public is not None:
+        public_key(public, key)
+        write_whole(keys / f"{key}.pub", public.read_text())
+        (keys / key).unlink(missing_ok=True)
+    else:
+        for end, text in key_pair(key).items():
+            write_whole(keys / f"{key}{end}", text, 0o644 if end else 0o600)
+
+
+def _rotate_mask(keys: Path, key: str, public: Path | None) -> None:
+    """A new masking key for a site in the next version of the list; a secret that is made elsewhere stays there."""
+    identity = new_identity(key)
+    public_key = identity.public if public is None else read_public(public)
+    listed = next_list(keys, lambda sites: {**sites, key: public_key})
+    if public is None:
+        write_whole(keys / f"{key}.mask", secret_text(identity), 0o600)
+    else:
+        (keys / f"{key}.mask").unlink(missing_ok=True)
+    (keys / f"{key}.sessions").unlink(missing_ok=True)
+    write_whole(keys / LIST, list_text(listed))
+
+
+def renew(folder: Path) -> datetime:
+    """A new TLS certificate of the server by the folder's authority; when it ends."""
+    settings = read_settings(folder)
+    at = settings.folder / "tls"
+    if not (at / "ca.key").is_file():
+        raise SettingsError(
+            f"the authority's key is not in {str(at)!r}: let your own authority sign a new server.crt, and put "
+            "it there with its server.key"
+        )
+    certificate = renewed(settings.host, (at / "ca.crt").read_text(), (at / "ca.key").read_text())
+    write_whole(at / "server.key", certificate["tls/server.key"], 0o600)
+    write_whole(at / "server.crt", certificate["tls/server.crt"])
+    return tls_end(certificate["tls/server.crt"])
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """What goes on, every site of the run with the cause where one is missing, and what wants attention."""
+    settings = read_settings(folder)
+    state, running = runner.read_state(settings.folder), bool(runner.holder(settings.folder))
+    end = tls_end((settings.folder / "tls" / "server.crt").read_text())
+    report: dict[str, Any] = {"running": running, "run": state.get("run"), "alarms": []}
+    report |= {name: state.get(name) for name in ("round", "ended", "seen", "began")}
+    report["sites"] = state.get("sites", {}) if running else {}
+    report["tls_ends"] = end.isoformat()
+    alarms = [f"site {key}: {why}" for key, why in report["sites"].items() if why != "connected"]
+    if running and state and time.time() - state["seen"] > STUCK:
+        alarms.append(
+            f"the run has written nothing of itself for {time.time() - state['seen']:.0f} s"
+        )
+    if not running and state and state["ended"] != "well":
+        died = "its process died; 'agnosticfair deploy run' goes on from its checkpoint"
+        alarms.append(f"run {state['run']} failed: {state['ended'] or died}")
+    if (days := (end - datetime.now(UTC)).days) < SOON:
+        alarms.append(f"the TLS certificate ends in {days} days: 'agnosticfair deploy renew'")
+    try:
+        registered(settings.folder)
+    except SettingsError as error:
+        alarms.append(str(error))
+    return report | {"alarms": alarms}
+
+
+def _known(settings: Settings, key: str) -> str:
+    if key not in settings.sites:
+        raise SettingsError(f"there is no site {key!r}; there are: {', '.join(settings.sites)}")
+    return key
+
+
+def _with_sites(settings: Settings, sites: tuple[str, ...]) -> None:
+    """Write the settings with these sites; as many must take part as before, or all if all had to."""
+    min_sites = int(settings.run.get("min-sites") or len(settings.sites))
+    min_sites = len(sites) if min_sites == len(settings.sites) else min(min_sites, len(sites))
+    run = {**settings.run, "sites": ",".join(sorted(sites)), "min-sites": min_sites}
+    write_whole(settings.folder / SETTINGS, settings_text(replace(settings, run=run)))

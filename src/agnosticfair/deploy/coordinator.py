@@ -1,0 +1,196 @@
+"""The coordinator's side of a run over sites: greets them, fits, certifies, and leaves the files of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from agnosticfair.auditing.fits import as_content, certificates
+from agnosticfair.auditing.limit import (
+    CertifiedLimit,
+    fit_within,
+    limit_record,
+    stated_certificates,
+)
+from agnosticfair.auditing.proof import sealed
+from agnosticfair.data.schema import Schema, load_schema
+from agnosticfair.data.summary import check_labels_known, check_statistics
+from agnosticfair.deploy.masking import BRING, read_key_list
+from agnosticfair.federation import Fit, counts_of_all, fit, statistics_of_all, summaries
+from agnosticfair.methods import Method, method
+from agnosticfair.private import Budget, fit_private
+from agnosticfair.protocol.engines.remote import RemoteEngine
+from agnosticfair.protocol.engines.seam import HELLO
+from agnosticfair.protocol.faults import Coordinator, Missing, Policy, policy
+from agnosticfair.protocol.secure.keys import Roster, digest
+from agnosticfair.runs import provenance as record
+from agnosticfair.runs.provenance import as_json
+from agnosticfair.settings import from_config
+from agnosticfair.threads import one_thread
+
+Told = Callable[[dict[str, Any]], None]
+
+
+def results(
+    engine: RemoteEngine, config: Mapping[str, Any], run: str, on_round: Told = lambda entry: None
+) -> dict[str, bytes]:
+    """The files of a run: its fit over the sites, or of a check what the sites said.  on_round: is given every round's
+    entry of the history."""
+    about = Coordinator(engine, engine.clients(), policy_of(config), float(config["deadline"]))
+    joined = greet(about, engine)
+    bring_list(about, joined, config)
+    if config.get("check"):
+        return {"check.json": as_json({"run": run, "sites": checked(about, joined, config)})}
+    fitted, certified_limit = run_fit(engine, config, on_round)
+    if certified_limit is None:
+        certificate = {"run": run, **certify(fitted, engine, config)}
+    else:
+        stated = stated_certificates(certified_limit)
+        content = as_content(stated, {})
+        kept = limit_record(certified_limit, stated[content["sensitive_feature"]])
+        certificate = sealed({"run": run, **content, **kept})
+    files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
+    history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
+    history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}
+    history["events"] = [*about.events, *history["events"]]
+    history["command"] = config.get("command") or history["command"]
+    history["files"] = record.digests(files)
+    return files | {"history.json": as_json(history)}
+
+
+def greet(coordinator: Coordinator, engine: RemoteEngine) -> dict[str, Any]:
+    """What every site says of itself, before it is asked for anything; who is left out stays out."""
+    while True:
+        try:
+            return coordinator.send(HELLO, None)
+        except Missing as missing:
+            coordinator.drop(missing)
+            engine.sites = coordinator.keys
+
+
+def bring_list(
+    coordinator: Coordinator, joined: Mapping[str, Any], config: Mapping[str, Any]
+) -> None:
+    """Give the folder's list of masking keys to all sites, where one of them holds another version of it."""
+    if not config.get("masking"):
+        return
+    now = read_key_list(str(config["masking"]))
+    if any(
+        about.get("keys") != [now.version, digest(now.sites).hex()] for about in joined.values()
+    ):
+        coordinator.send(BRING, now)
+
+
+def checked(
+    coordinator: Coordinator, joined: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Every site's versions and rows, if their files and keys fit together; nothing is trained. Under masks no
+    site's rows are counted, but all of them together are."""
+    method_of(config), sensitive_features_of(config)
+    schema, secure = schema_of(config), replace(coordinator, secure=masks_of(config))
+    hidden = {key: {**about, "rows": None} for key, about in joined.items()}
+    if config.get("epsilon"):
+        return hidden  # every count would cost some of the budget
+    if schema is not None:
+        check_statistics(counts_of_all(secure, schema.outline()))
+        return hidden
+    all_statistics = summaries(secure)
+    check_labels_known(all_statistics, config.get("positive") or None)
+    check_statistics(statistics_of_all(secure, all_statistics))
+    if secure.secure is not None:
+        return hidden
+    return {key: {**joined[key], "rows": all_statistics[key].n} for key in all_statistics}
+
+
+def method_of(config: Mapping[str, Any]) -> Method:
+    """The method of a run's configuration."""
+    return method(str(config["method"]), **from_config(config))
+
+
+def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The sensitive columns of a run's configuration, which has commas between them."""
+    names = (word.strip() for word in str(config.get("sensitive-features", "")).split(","))
+    return tuple(name for name in names if name) or None
+
+
+def policy_of(config: Mapping[str, Any]) -> Policy:
+    """What is done about a missing answer; no question is asked for longer than ``patience`` in all."""
+    named = policy(str(config.get("on-failure", "stop")))
+    min_sites, patience = int(config.get("min-sites") or 1), float(config.get("patience") or 3600.0)
+    return replace(named, min_clients=min_sites, patience=patience)
+
+
+def run_fit(
+    engine: RemoteEngine, config: Mapping[str, Any], on_round: Any
+) -> tuple[Fit, CertifiedLimit | None]:
+    """The fit of a run's settings, and what it promises where there is a limit."""
+    if config.get("epsilon"):
+        return _private(engine, config, on_round), None
+    names = sensitive_features_of(config)
+    how: dict[str, Any] = {
+        "positive": config.get("positive") or None,
+        "seed": int(config.get("seed", 0)),
+        "deadline": float(config["deadline"]),
+        "on_failure": policy_of(config),
+        "on_round": on_round,
+        "secure": masks_of(config) or False,
+        "schema": schema_of(config),
+    }
+    if config.get("limit"):
+        options: dict[str, Any] = {
+            name: float(config[name]) for name in ("limit", "confidence", "precision")
+        }
+        with one_thread():
+            return fit_within(
+                engine, method_of(config), sensitive_features=names or (), **options, **how
+            )
+    checkpoint = config.get("checkpoint") or None
+    return fit(
+        engine, method_of(config), sensitive_features=names, checkpoint=checkpoint, **how
+    ), None
+
+
+def _private(engine: RemoteEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
+    """A fit of sums to which every site adds its share of the noise, and counts it in its own ledger."""
+    schema = schema_of(config)
+    assert schema is not None  # 'deploy init' asks for it
+    delta, max_rows = float(config.get("delta") or 1e-5), int(config.get("site-rows") or 0)
+    return fit_private(
+        engine,
+        method_of(config),
+        budget=Budget(float(config["epsilon"]), delta, max_rows=max_rows),
+        schema=schema,
+        sensitive_features=sensitive_features_of(config),
+        positive=config.get("positive") or None,
+        secure=masks_of(config),
+        deadline=float(config["deadline"]),
+        on_failure=policy_of(config),
+        on_round=on_round,
+    )
+
+
+def schema_of(config: Mapping[str, Any]) -> Schema | None:
+    """The schema that the sites agreed on, if they did."""
+    return load_schema(str(config["schema"])) if config.get("schema") else None
+
+
+def masks_of(config: Mapping[str, Any]) -> Roster | None:
+    """The sites' public keys, where sums are to be masked."""
+    return read_key_list(str(config["masking"])).sites if config.get("masking") else None
+
+
+def certify(fitted: Fit, engine: RemoteEngine, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The certificate of the model over the sites that made it, unless it is not wanted."""
+    if not config.get("certify", True) and fitted.model.privacy is None:
+        return {"sentence": ""}
+    dropped = {key for event in fitted.events for key in event.get("without", ())}
+    engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
+    options: dict[str, Any] = {
+        "seed": int(config.get("seed", 0)),
+        "deadline": float(config["deadline"]),
+    }
+    options |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
+    options["on_failure"] = policy_of(config)
+    with one_thread():
+        return as_content(*certificates(fitted, engine, **options))

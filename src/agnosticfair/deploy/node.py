@@ -1,0 +1,312 @@
+"""A site's process: it connects to the coordinator, and answers what that asks.
+
+It runs no code that comes over the network, opens no port, and stays warm: the file is read once, not once per
+request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import ssl
+import time
+import tomllib
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agnosticfair.deploy.folder import write_new, write_whole
+from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, frame, read_frame, site_tls
+from agnosticfair.deploy.masking import load_secret
+from agnosticfair.deploy.prometheus import site_gauges
+from agnosticfair.deploy.secrets import key_pair
+from agnosticfair.deploy.site import hello, pin, reason, respond, site_of
+from agnosticfair.deploy.trail import Trail
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, needing, plain
+from agnosticfair.protocol.engines.seam import HELLO
+
+AGAIN = 1.0
+"""Seconds until a connection that failed is tried again, up to five times that."""
+
+EXPIRED, NOT_YET, MISMATCH = 10, 9, (62, 64)
+"""OpenSSL's codes of a TLS certificate that is refused."""
+
+UNKNOWN = "its key is not registered (any more): let the coordinator put its public key into keys/"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A site's one file.  config: what ``site_of`` reads.  metrics: where they are written, if anywhere."""
+
+    host: str
+    port: int
+    tls_authority: str
+    config: Mapping[str, Any]
+    key: Path
+    log: Path
+    metrics: Path | None = None
+
+    @property
+    def site(self) -> str:
+        return str(self.config["site"])
+
+
+def read_site(path: Path) -> Joined:
+    """A site's file, whose paths are taken from where it is."""
+    try:
+        content = tomllib.loads(path.read_text())
+        at, here = content["coordinator"], content["here"]
+        key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
+        host, _, port = str(at["address"]).rpartition(":")
+        config = {**content["site"], **content.get("policy", {})}
+        for name in ("mask-key", "mask-list", "schema", "ledger"):
+            if name in here:
+                config[name] = str(path.resolve().parent / str(here[name]))
+        metrics = path.resolve().parent / str(here["metrics"]) if "metrics" in here else None
+        joined = Joined(host, int(port), str(at["tls-authority"]), config, key, log, metrics)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"it has no {error}" if type(error) is KeyError else type(error).__name__
+        raise SettingsError(
+            f"{str(path)!r} is no site's file of this version ({why}): take the one that "
+            "'agnosticfair deploy init' wrote"
+        ) from None
+    site_of(joined.config)
+    return joined
+
+
+def load_key(path: Path, site: str) -> None:
+    """See that the site's private key is there; one that is not is made, and its public half said where to send."""
+    if not path.exists():
+        with needing("secure", "sites have keys"):
+            files = key_pair(site)
+        for end, text in files.items():
+            write_new(path.with_name(path.name + end), text, private=not end)
+        print(
+            f"Made a key: send {path}.pub to the coordinator, who puts it into keys/.", flush=True
+        )
+    if path.stat().st_mode & 0o077:
+        raise SettingsError(
+            f"others can read the key {str(path)!r}: chmod 600 it, or make a new one"
+        )
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(f"{path}.pub", path)
+    except (ssl.SSLError, OSError):
+        raise SettingsError(
+            f"{str(path)!r} and its .pub are no key pair of this version: remove both, and the next start makes others"
+        ) from None
+
+
+def cause(error: Exception) -> str:
+    """Why the coordinator cannot be reached, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _distrust(error.verify_code)
+    if isinstance(error, ssl.SSLError) and "ALERT" in str(error.reason):
+        return "its key is not registered (any more): let the coordinator put its public key into keys/"
+    if isinstance(error, ConnectionRefusedError):
+        return "no run goes on there, or nothing lets this site through to the coordinator"
+    if isinstance(error, FederationError):
+        return str(error)
+    if isinstance(error, OSError | EOFError):
+        return f"the connection to the coordinator broke ({type(error).__name__})"
+    return f"{type(error).__name__} when talking to the coordinator"
+
+
+def _distrust(code: int) -> str:
+    """What is wrong with the coordinator's TLS certificate, by OpenSSL's code."""
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    if code == NOT_YET:
+        return f"the coordinator's TLS certificate is not valid yet: this machine's clock is behind (here it is {now})"
+    if code == EXPIRED:
+        return (
+            f"the coordinator's TLS certificate has expired ('agnosticfair deploy renew'), or this machine's clock is "
+            f"ahead (here it is {now})"
+        )
+    if code in MISMATCH:
+        return "the coordinator's TLS certificate is not for the address in this site's file: correct one of them"
+    return (
+        "the coordinator's TLS certificate is of another authority than this site's file says: get the coordinator's "
+        "new file for this site"
+    )
+
+
+@dataclass
+class Node:
+    """The site's side of the federation.  answered: gives the answer to a request (a relay's does otherwise)."""
+
+    joined: Joined
+    trail: Trail
+    answered: Callable[[Mapping[str, Any], bytes], dict[str, Any]]
+    seen: float = 0.0
+    run: str = ""
+    _worker: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
+
+    async def serve(self) -> None:
+        """Connect, and connect again whenever that breaks, until told to stop."""
+        failed, last_message = 0, ""
+        while True:
+            try:
+                await self._connected()
+                failed, last_message = 0, ""
+            except Exception as error:
+                why = cause(error)
+                if why != last_message:
+                    print(f"Site {self.joined.site!r}: {why}; trying again.", flush=True)
+                    self.trail.write("disconnected", why=why)
+                last_message, failed = why, failed + 1
+            self._measure(connected=False, why=last_message)
+            await asyncio.sleep(AGAIN * min(failed + 1, 5) * random.uniform(0.8, 1.2))  # noqa: S311
+
+    async def _connected(self) -> None:
+        """A connection, from its begin to the run's end."""
+        joined, tls = self.joined, site_tls(self.joined.tls_authority, self.joined.key)
+        reader, writer = await asyncio.open_connection(
+            joined.host, joined.port, ssl=tls, ssl_handshake_timeout=SILENT, ssl_shutdown_timeout=2
+        )
+        writer.transport.set_write_buffer_limits(high=0)  # what is drained has left
+        self._alive()
+        beating = asyncio.create_task(self._beat(reader, writer))
+        try:
+            try:
+                head, _ = await read_frame(reader, lambda: 0, self._alive)
+            except (OSError, EOFError):  # a refused key is told by nothing but the end
+                raise FederationError(UNKNOWN) from None
+            if "welcome" not in head:
+                raise FederationError(plain(head.get("refused", "it was not let in"), 200))
+            self.run = plain(head.get("run", ""), 40)
+            self.trail.write("connected", to=f"{joined.host}:{joined.port}", run=self.run)
+            print(f"Site {joined.site!r} is connected.", flush=True)
+            self._measure(connected=True)
+            while "end" not in head:
+                head, body = await read_frame(reader, lambda: MAX_BODY, self._alive)
+                if "step" in head:
+                    await self._answer(writer, head, body)
+            self.trail.write("run ended", run=self.run)
+        finally:
+            beating.cancel()
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def _alive(self) -> None:
+        self.seen = time.monotonic()
+
+    async def _beat(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Say that the site is there, until the coordinator is silent."""
+        while time.monotonic() - self.seen < SILENT:
+            writer.write(frame({}))
+            await asyncio.sleep(BEAT)
+            self._measure(connected=True)
+        reader.set_exception(TimeoutError("the coordinator is silent"))
+
+    def _measure(self, connected: bool, why: str = "") -> None:
+        """Write how the site is, for 'agnosticfair site status', and the metrics, where they are wanted."""
+        state = {"connected": connected, "why": why, "run": self.run, "seen": time.time()}
+        write_whole(state_file(self.joined), json.dumps(state))
+        if self.joined.metrics is not None:
+            text = site_gauges(
+                self.joined.site, connected, dict(self.trail.counts), self.trail.sent
+            )
+            write_whole(self.joined.metrics, text.decode())
+
+    async def _answer(
+        self, writer: asyncio.StreamWriter, request: Mapping[str, Any], content: bytes
+    ) -> None:
+        """Answer one request, or say why not; either way it is written down, once it was sent."""
+        begin, loop = time.monotonic(), asyncio.get_running_loop()
+        answer = await loop.run_in_executor(self._worker, self.answered, request, content)
+        why = answer.pop("detail", "") or answer.get("failure", "")
+        about: dict[str, Any] = {n: plain(request.get(n, ""), 40) for n in ("step", "round")}
+        about |= {
+            "run": self.run,
+            "request": len(content),
+            "seconds": round(time.monotonic() - begin, 3),
+        }
+        body = answer.pop("content", b"")
+        try:
+            writer.write(frame({"id": request.get("id"), **answer}, body))
+            await writer.drain()
+        except OSError:
+            self.trail.write("not sent", **about)  # it may have left in part
+            raise
+        self.trail.write(
+            "refused" if why else "answered", **about, why=plain(why), answered=len(body)
+        )
+
+
+def state_file(joined: Joined) -> Path:
+    """Where a site's process says how it is."""
+    return joined.log.with_suffix(".state")
+
+
+def status(joined: Joined) -> tuple[bool, str]:
+    """Whether a site's process is alive, and in words what it does."""
+    try:
+        state = json.loads(state_file(joined).read_text())
+    except (OSError, ValueError):
+        return False, f"site {joined.site!r} has not been started: 'agnosticfair deploy site'"
+    if (age := time.time() - state["seen"]) > 2 * SILENT:
+        return False, f"site {joined.site!r} has been silent for {age:.0f} s: start it again"
+    if state["connected"]:
+        return True, f"site {joined.site!r} is in run {state['run']}"
+    return True, f"site {joined.site!r} is in no run: {state['why'] or 'the last one has ended'}"
+
+
+def answer(joined: Joined, request: Mapping[str, Any], content: bytes) -> dict[str, Any]:
+    """A site's answer; what goes wrong travels as a sentence.  detail: for the site's own log."""
+    record: dict[str, Any] = {"site": joined.site}
+    try:
+        if request["step"] == HELLO:
+            record["about"] = hello(joined.config)
+        else:
+            record["content"] = respond(joined.config, str(request["step"]), content)
+        record["rows"] = pin(joined.config, joined.log.with_suffix(".pin"))
+    except Exception as error:
+        record["failure"] = reason(error)
+        record["detail"] = getattr(error, "detail", "") or located(error)
+    return record
+
+
+def located(error: Exception) -> str:
+    """Where an error that is none of ours came up, without its words, which may quote a row."""
+    if isinstance(error, AgnosticFairError):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__} at {Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+
+
+def serve_site(path: Path) -> None:
+    """Run the site of a file until it is told to end (SIGTERM, Ctrl-C)."""
+    joined = read_site(path)
+    prepare(joined)
+    run_node(Node(joined, Trail(joined.log), partial(answer, joined)))
+
+
+def prepare(joined: Joined) -> None:
+    """See that a site has its keys."""
+    load_key(joined.key, joined.site)
+    if "mask-key" in joined.config:
+        load_secret(Path(joined.config["mask-key"]), joined.site)
+
+
+def run_node(node: Node) -> None:
+    """Serve until a signal."""
+    node.trail.write("started")
+    with suppress(asyncio.CancelledError):
+        asyncio.run(_until_signal(node))
+    node.trail.write("stopped")
+
+
+async def _until_signal(node: Node) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    await node.serve()

@@ -1,0 +1,180 @@
+"""A run over sites: one process that opens the door, waits for the sites, fits, and leaves the results."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shlex
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agnosticfair.deploy.coordinator import results
+from agnosticfair.deploy.door import Door
+from agnosticfair.deploy.folder import Settings, read_config, read_settings, write_whole
+from agnosticfair.deploy.prometheus import run_gauges
+from agnosticfair.deploy.results import publish
+from agnosticfair.errors import AgnosticFairError, FederationError, plain
+from agnosticfair.model import Model, load_model
+from agnosticfair.protocol.engines.remote import RemoteEngine
+from agnosticfair.runs.provenance import COMMAND, as_json
+from agnosticfair.server import checkpoints
+
+LOCK, STATE, CHECKED = "state/run.lock", "state/run.json", "state/check"
+CHECK = "check"
+"""The number of a run that trains nothing."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: its model, and its history."""
+
+    run: str
+    model: Model
+    history: dict[str, Any]
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Notify:
+    """Who is told what while a run goes on: of a round, and of what holds the run up."""
+
+    on_round: Callable[[dict[str, Any]], None] = lambda state: None
+    on_trouble: Callable[[str], None] = lambda sentence: None
+
+
+@dataclass
+class Live:
+    """What 'deploy status' reads of a run while it goes on, and after it."""
+
+    settings: Settings
+    door: Door
+    notify: Notify
+    state: dict[str, Any]
+
+    def write(self, **changes: Any) -> None:
+        """Write the state with what is new in it; a check leaves that of the last run."""
+        self.state |= changes
+        self.state |= {"sites": self.door.state(), "seen": time.time()}
+        if self.state["run"] == CHECK:
+            return
+        write_whole(self.settings.folder / STATE, as_json(self.state).decode())
+        if self.settings.metrics:
+            text = run_gauges(self.state).decode()
+            write_whole(self.settings.folder / self.settings.metrics, text)
+
+    def waiting(self, waiting: Mapping[str, str]) -> None:
+        for key, why in waiting.items():
+            if self.state["waiting"].get(key) != why:
+                self.notify.on_trouble(f"waiting for site {key!r}: {why}")
+        self.write(waiting=dict(waiting))
+
+
+def run_federation(folder: Path, notify: Notify | None = None, timeout: float = 3600.0) -> Result:
+    """A run, from its first connection to its results; it goes on from the checkpoint of one that was stopped."""
+    settings = read_settings(folder)
+    config = read_config(folder)
+    run, out = _run(settings, config, notify or Notify(), timeout)
+    history = json.loads((out / "history.json").read_text())
+    return Result(run, load_model(out / "model.safetensors"), history, out)
+
+
+def check_federation(
+    folder: Path, notify: Notify | None = None, timeout: float = 60.0
+) -> dict[str, Any]:
+    """What every site says of itself, if keys, connections, versions and files are in order; no training."""
+    settings = read_settings(folder)
+    apart = str(settings.folder / CHECKED)  # the last run's results stay what they are
+    changes = {"check": True, "on-failure": "wait", "out": apart}
+    _, out = _run(settings, read_config(folder) | changes, notify or Notify(), timeout)
+    return dict(json.loads((out / "check.json").read_text())["sites"])
+
+
+def _run(
+    settings: Settings, config: Mapping[str, Any], notify: Notify, timeout: float
+) -> tuple[str, Path]:
+    """The number of a run that came to a good end, and where its results are."""
+    out = Path(config["out"])
+    patience = min(float(config.get("patience") or timeout), timeout)
+    config = {**config, "patience": patience, "command": shlex.join(COMMAND.get())}
+    run = CHECK if config.get("check") else next_run(settings.folder)
+    with locked(settings), Door(settings, run) as door:
+        state = {"run": run, "began": time.time(), "ended": "", "round": {}, "waiting": {}}
+        live = Live(settings, door, notify, state)
+        engine = RemoteEngine(door, settings.sites, door.why, live.waiting)
+        engine.until = time.monotonic() + timeout
+
+        def on_round(entry: dict[str, Any]) -> None:
+            live.write(round=entry)
+            notify.on_round(live.state)
+
+        live.write()
+        try:
+            files = results(engine, config, run, on_round)
+            out.mkdir(parents=True, exist_ok=True)
+            publish(out, run, files)
+        except (AgnosticFairError, OSError) as error:
+            live.write(ended=plain(error, 8000))
+            raise FederationError(f"run {run}: {plain(error, 8000)}") from None
+        except KeyboardInterrupt:
+            live.write(ended="it was stopped")
+            raise
+        if run != CHECK:  # the fit is done: the next run is a new one
+            (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
+        live.write(ended="well", waiting={})
+    return run, out
+
+
+@contextmanager
+def locked(settings: Settings) -> Iterator[None]:
+    """One run at a time in a folder; the lock, which has the process's id, ends with that."""
+    path = settings.folder / LOCK
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FederationError(
+                f"a run of {str(settings.folder)!r} goes on: wait for it ('agnosticfair deploy status'), "
+                "or stop it ('agnosticfair deploy stop')"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def next_run(folder: Path) -> str:
+    """The number of the next run."""
+    known = [path.name for path in (folder / "results").glob("*") if path.name.isdigit()]
+    return str(1 + max(map(int, (*known, read_state(folder).get("run", 0)))))
+
+
+def holder(folder: Path) -> int:
+    """The process that holds the lock of a run; 0 where none goes on."""
+    with suppress(OSError, ValueError), (folder / LOCK).open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(file.read())
+    return 0
+
+
+def stop(folder: Path) -> bool:
+    """Stop the run that goes on; whether there was one."""
+    if process := holder(folder):
+        os.kill(process, signal.SIGTERM)
+    return bool(process)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """What the last run, or the one that goes on, wrote of itself."""
+    try:
+        return dict(json.loads((folder / STATE).read_text()))
+    except (OSError, ValueError):
+        return {}

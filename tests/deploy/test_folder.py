@@ -1,0 +1,393 @@
+"""The folder of a federation of sites, a site's settings, and what is told about messages before they travel."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import dealt, small_table
+
+from agnosticfair.cli import main
+from agnosticfair.client.steps import STEPS
+from agnosticfair.data.files import Roles
+from agnosticfair.errors import SettingsError
+from agnosticfair.federation import fit, in_process
+from agnosticfair.methods import METHODS, method
+from agnosticfair.protocol.messages import pack
+from agnosticfair.server.reveals import UNSAID, explain
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.deploy.folder import Federation, write_folder
+
+    sites = {"north": Path("north.csv"), "south": Path("so uth's.csv")}
+    plan = Federation(sites, Roles("y", ("sex",), drop=("id",)), {"method": "fl"}, port=9400)
+    write_folder(tmp_path / "bank", plan)
+    return tmp_path / "bank"
+
+
+def test_scripts_are_shell_and_safe_by_default(folder):
+    for script in folder.glob("*.sh"):
+        subprocess.run(["sh", "-n", str(script)], check=True)
+    content = tomllib.loads((folder / "federation.toml").read_text())
+    assert content["run"]["sites"] == "north,south"
+    assert content["coordinator"]["listen"] == "127.0.0.1"
+
+
+def test_certificates_hold_together(folder):
+    from cryptography import x509
+
+    at = folder / "tls"
+    ca, server = (
+        x509.load_pem_x509_certificate((at / f"{name}.crt").read_bytes())
+        for name in ("ca", "server")
+    )
+    server.verify_directly_issued_by(ca)
+    for secret in (at / "ca.key", at / "server.key", folder / "keys" / "north"):
+        assert secret.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_is_not_overwritten(folder):
+    from agnosticfair.deploy.folder import Federation, write_folder
+
+    with pytest.raises(SettingsError, match="is not empty"):
+        write_folder(folder, Federation({"a": Path("a.csv")}, Roles("y", ("sex",)), secure=False))
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a/b", "../x", "ä", "a;b", '"', "a\n", "\x1b[2J", "-a", "a" * 65, ""]
+)
+def test_a_site_has_a_plain_name(name):
+    from agnosticfair.deploy.folder import Federation
+
+    with pytest.raises(SettingsError, match="use letters"):
+        Federation({name: Path("a.csv")}, Roles("y", ("sex",)))
+
+
+def test_a_site_has_no_name_of_the_coordinators_files(folder, call):
+    """A site of such a name would write its key over the list of all sites' keys."""
+    text = (folder / "keys" / "masking.json").read_text()
+    for name in ("masking", "Masking"):
+        code, _, err = call("deploy", "add-site", folder, f"{name}=a.csv")
+        assert (code, "files of the coordinator have this name" in err) == (2, True)
+    assert (folder / "keys" / "masking.json").read_text() == text
+
+
+def test_a_text_with_any_character_is_read_back_from_the_folder(tmp_path):
+    """A newline in an option wrote a folder that nothing could read."""
+    from agnosticfair.deploy.folder import Federation, read_settings, write_folder
+
+    odd = 'one\ntwo\t"three"\\ \x1b[2J \x7f é'
+    plan = Federation({"a": Path("a")}, Roles("y", ("sex",)), {"positive": odd}, secure=False)
+    write_folder(tmp_path / "bank", plan)
+    assert read_settings(tmp_path / "bank").run["positive"] == odd
+
+
+def test_a_folder_that_is_no_federation_is_told(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "run", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no folder of 'deploy init'" in capsys.readouterr().err
+    (tmp_path / "federation.toml").write_text('[run]\nmethod = "fl"\n')
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "run", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "is no folder of 'deploy init' (KeyError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "chosen_method",
+    [
+        *METHODS.values(),
+        *(method("agnosticfair", centres=c) for c in ("rows", "ranges")),
+        *(method(name, network="mlp") for name in ("fl", "agnosticfair")),
+    ],
+    ids=lambda method: f"{method.name}-{method.basis.centres}{'-mlp' if method.network else ''}",
+)
+def test_what_is_explained_is_what_is_sent(chosen_method):
+    if chosen_method.network:
+        pytest.importorskip("torch")
+    rows = small_table(300, 3)
+    engine, sizes = in_process(dealt(rows, 3)), {}
+
+    class Weighing:
+        def clients(self):
+            return engine.clients()
+
+        def exchange(self, step, payload, keys, deadline):
+            answers = engine.exchange(step, payload, keys)
+            request = 0 if payload is None else len(pack(payload))
+            sizes[step] = (request, {len(pack(reply)) for reply in answers.values()})
+            return answers
+
+    fit(Weighing(), method(chosen_method, max_rounds=2), positive="yes")
+    from agnosticfair.data.summary import summary_statistics
+
+    messages = explain(chosen_method, summary_statistics(rows, "all"), engine.clients(), 1 / 3)
+    found = {(m.step, m.sender): m.size for m in messages}
+    for step in {
+        "sums",
+        "average",
+        "clusters",
+        "moments",
+        "train",
+    } & sizes.keys():
+        request, answered = sizes[step]
+        assert answered == {found[step, "site"]}
+        assert abs(request - found[step, "server"]) < 200  # numbers in the header have other digits
+    now_and_then = {"trials"}  # where decisions refuse a step, as large as is told at most
+    assert {m.step for m in messages} - {"hello"} - now_and_then == sizes.keys() - now_and_then
+    if "trials" in sizes:
+        assert max(sizes["trials"][1]) <= found["trials", "site"] < 1_000_000
+    assert all({*m.reveals} == {*m.fields} for m in messages if m.sender == "site")
+    assert UNSAID not in {words for m in messages for words in m.reveals.values()}
+
+
+def test_every_step_stands_in_the_documents_table():
+    page = (Path(__file__).parents[2] / "docs" / "messages.md").read_text()
+    table = page.partition("## The messages")[2].partition("\n## ")[0]
+    named = {
+        name
+        for row in table.splitlines()
+        if row.startswith("|")
+        for name in re.findall(r"`(\w+)`", row.partition(" | ")[0])
+    }
+    assert named - {"keys", "agree"} == {*STEPS}
+
+
+def test_a_gradient_over_one_row_is_that_row_and_its_label():
+    """What is said of it: in a layer that sees the row, gradients of weights are gradients of offsets times it."""
+    pytest.importorskip("torch")
+    from agnosticfair.client.client import Client
+    from agnosticfair.client.steps import answer
+
+    one, request = small_table(1, 3), []
+    engine = in_process({"a": small_table(300, 3), "b": one})
+
+    class Listening:
+        def clients(self):
+            return engine.clients()
+
+        def exchange(self, step, payload, keys, deadline):
+            request.append((step, payload))
+            return engine.exchange(step, payload, keys)
+
+    fit(Listening(), method("fl", network="mlp", max_rounds=1), positive="yes")
+    step, broadcast = request[-1]
+    site = Client("b", one)
+    x, w = site.prepare(broadcast.task).X[0, :-1], broadcast.request.w
+    d, hidden = len(x), 32
+    gradients = answer(site, step, broadcast).sums["gradient"][2 * d :]
+    weights, offsets = gradients[: hidden * d].reshape(hidden, d), gradients[hidden * d :][:hidden]
+    unit = np.argmax(np.abs(offsets))
+    solved = weights[unit] / offsets[unit] * w[d : 2 * d] + w[:d]
+    np.testing.assert_allclose(solved, x, atol=1e-5)
+    assert (gradients[-1] < 0) == (one.labels("yes")[0] > 0)
+
+
+def test_explain_messages_on_the_command_line(capsys):
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--features", "34", "--method", "agnosticfair"])
+    assert "WHOLE ROWS" not in capsys.readouterr().out
+    request = ["explain-messages", "--features", "34", "--method", "agnosticfair"]
+    with pytest.raises(SystemExit):
+        main([*request, "--centres", "rows"])
+    told = capsys.readouterr().out
+    assert "WHOLE ROWS" in told
+    assert "sums, site to server, round 1 to 40" in told
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--json", "--method", "fl"])
+    messages = json.loads(capsys.readouterr().out)
+    steps = ["hello", "statistics", "sums", "sums", "histograms", *["subgroup_decisions"] * 3]
+    assert [m["step"] for m in messages] == steps
+
+
+def test_the_messages_of_a_network_are_explained_on_the_command_line(capsys):
+    pytest.importorskip("torch")
+    with pytest.raises(SystemExit):
+        main(["explain-messages", "--features", "34", "--network", "mlp"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "train, site to server, round 1 to 240" in told
+    assert "of one row, THAT ROW" in told
+    with pytest.raises(SystemExit) as ended:
+        main(["explain-messages", "--network", "resnet"])
+    assert ended.value.code == 2
+    assert "no network 'resnet' here" in capsys.readouterr().err
+
+
+def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys):
+    file = tmp_path / "north.csv"
+    rows = [f"{20 + i},{i % 3},{'FM'[i % 2]},{'abc'[i % 3]},{i % 5 // 3}" for i in range(60)]
+    file.write_text("\n".join(["age,zip,sex,race,y", *rows]))
+    request = ["explain-messages", str(file), "--target", "y", "--categorical", "zip", "--json"]
+    with pytest.raises(SystemExit) as ended:
+        main(
+            [
+                *request,
+                "--sensitive-features",
+                "sex",
+                "--sensitive-features",
+                "race",
+            ]
+        )
+    messages = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    assert not [m for m in messages if m["step"] == "decisions"]  # no kernels
+    subgroups = [m["fields"]["counts"] for m in messages if m["step"] == "subgroup_decisions"]
+    # overall, four ages and three zips, and their pairs; by two labels, two decisions and the groups
+    assert subgroups == [f"{1 + 7 + 12} x {strata}" for strata in (12, 8)]
+
+
+def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):
+    """They are run for real in test_end_to_end; here the text is held to what they write and read."""
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    page = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text()
+    block = page.partition("## Three commands")[2].split("```")[1].splitlines()[1:]
+    first, starts, last = block
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(first.split()[1:])
+    assert ended.value.code in (0, None)
+    for start in starts.split("&"):
+        assert not start.strip() or Path(start.split()[1]).is_file()
+    assert last == capsys.readouterr().out.splitlines()[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("one_request", "said"),
+    [
+        (("--host", "münchen"), "host 'münchen'"),
+        (("--host", "a b"), "host 'a b'"),
+        (("--seed", "-1"), "seed is -1"),
+        (("--metric", "luck"), "unknown metric 'luck'"),
+        (("--network", "resnet"), "no network 'resnet' here"),
+        (("--deadline", "-1"), "deadline is -1.0"),
+        (("--min-rows", "0"), "min-rows is 0"),
+        (("--drop", "a,b"), "column 'a,b'"),
+        (("--sites", 'a=a".csv'), "quotation mark"),
+        ((), "is not empty"),
+    ],
+)
+def test_a_federation_that_cannot_work_is_refused_at_once(tmp_path, capsys, one_request, said):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    there = tmp_path / ("bank" if one_request else "a file")
+    if not one_request:
+        there.write_text("")
+    columns = ("--target", "y", "--sensitive-features", "sex")
+    with pytest.raises(SystemExit) as ended:
+        main(["deploy", "init", str(there), "--sites", "a=a.csv,b=b.csv", *columns, *one_request])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert there.exists() != bool(one_request)
+
+
+def test_without_the_packages_a_sentence_says_what_to_install(tmp_path, monkeypatch):
+    from agnosticfair.deploy.folder import Federation, write_folder
+
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    plan = Federation({"a": Path("a")}, Roles("y", ("sex",)), secure=False)
+    with pytest.raises(SettingsError, match=r"install 'agnosticfair\[secure\]'"):
+        write_folder(tmp_path / "bank", plan)
+
+
+def test_without_pytorch_a_folder_is_written_for_what_needs_none(tmp_path, monkeypatch):
+    """The documented installation has none."""
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "agnosticfair.networks", raising=False)
+    own = ["--sites", "a=a.csv,b=b.csv", "--target", "y", "--sensitive-features", "sex"]
+    for name, more, code in (("bank", [], 0), ("net", ["--network", "mlp"], 2)):
+        with pytest.raises(SystemExit) as end:
+            main(["deploy", "init", str(tmp_path / name), *own, *more])
+        assert end.value.code == code
+
+
+def test_every_sensitive_column_is_protected(tmp_path):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.deploy.coordinator import sensitive_features_of
+    from agnosticfair.deploy.folder import Federation, read_config, write_folder
+
+    plan = Federation({"a": Path("a")}, Roles("y", ("sex", "race")), secure=False)
+    write_folder(tmp_path / "bank", plan)
+    assert sensitive_features_of(read_config(tmp_path / "bank")) == ("sex", "race")
+    assert sensitive_features_of({"sensitive-features": ""}) is None
+
+
+def test_a_network_can_be_deployed(tmp_path):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    pytest.importorskip("torch")
+    from agnosticfair.deploy.coordinator import method_of
+    from agnosticfair.deploy.folder import read_config
+
+    made = {}
+    for name, request in (("linear", ()), ("mlp", ("--network", "mlp"))):
+        folder = tmp_path / name
+        columns = ("--target", "y", "--sensitive-features", "sex", *request)
+        with pytest.raises(SystemExit) as ended:
+            main(["deploy", "init", str(folder), "--sites", "a=a.csv,b=b.csv", *columns])
+        assert ended.value.code == 0
+        made[name] = method_of(read_config(folder))
+    assert made == {
+        "linear": method("auto", learner="linear"),  # without a schema there are no bins
+        # under masks no site shows a row
+        "mlp": method("agnosticfair", centres="kmeans", network="mlp"),
+    }
+
+
+def test_sums_are_masked_unless_it_is_said_otherwise(tmp_path, call):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.deploy.folder import read_config
+    from agnosticfair.deploy.node import read_site
+
+    request = ("--target", "y", "--sensitive-features", "sex", "--sites")
+    assert call("deploy", "init", tmp_path / "bank", *request, "a=a.csv,b=b.csv")[0] == 0
+    assert read_config(tmp_path / "bank")["masking"] == str(tmp_path / "bank/keys/masking.json")
+    config = read_site(tmp_path / "bank" / "sites" / "a.toml").config
+    assert (config["min-sites"], config["may-drop"], len(config["mask-keeper"])) == (2, False, 64)
+    consents = ("shows-rows", "shares-site-totals", "shares-cluster-means")
+    assert [config[name] for name in consents] == [False] * 3
+    assert call("deploy", "init", tmp_path / "open", *request, "a=a.csv,b=b.csv", "--plain")[0] == 0
+    assert read_config(tmp_path / "open")["masking"] == ""
+    assert "mask-key" not in read_site(tmp_path / "open" / "sites" / "a.toml").config
+    code, _, err = call("deploy", "init", tmp_path / "one", *request, "a=a.csv")
+    assert (code, "name at least two, or give --plain" in err) == (2, True)
+    rows = ("a=a.csv,b=b.csv", "--centres", "rows")
+    code, out, _ = call("deploy", "init", tmp_path / "rows", *request, *rows)
+    assert (code, "centres are rows of the sites" in out) == (0, True)
+    assert read_site(tmp_path / "rows" / "sites" / "a.toml").config["shows-rows"] is True
+
+
+def test_a_limit_can_be_deployed(tmp_path, call):
+    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+    from agnosticfair.data.schema import Schema
+    from agnosticfair.deploy.folder import read_config
+
+    request = ("--target", "y", "--sensitive-features", "sex", "--sites", "a=a.csv,b=b.csv")
+    code, _, err = call("deploy", "init", tmp_path / "no", *request, "--limit", 0.2)
+    assert (code, "a limit under masks needs --schema" in err) == (2, True)
+    schema = Schema("y", ("no", "yes"), {"sex": ("f", "m")}, {"age": (0.0, 9.0)})
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(schema.to_json()))
+    code, _, err = call("deploy", "init", tmp_path / "no", *request, "--schema", path)
+    assert (code, "declares no bins of 'age'" in err) == (2, True)
+    path.write_text(json.dumps(replace(schema, bins={"age": (5.0,)}).to_json()))
+    request = (*request, "--schema", path)
+    assert call("deploy", "init", tmp_path / "bank", *request, "--limit", 0.2)[0] == 0
+    config = read_config(tmp_path / "bank")
+    told = [config[name] for name in ("method", "limit", "confidence", "precision")]
+    assert told == ["rule", 0.2, 0.95, 0.1]
+    for wrong, sentence in (
+        (("--tau", 0.1), "there is a limit"),
+        (("--on-failure", "drop"), "take wait"),
+        (("--epsilon", 3), "no limit is searched under noise"),
+        (("--confidence", 1), "confidence is 1.0; it must be"),
+    ):
+        code, _, err = call("deploy", "init", tmp_path / "no", *request, "--limit", 0.2, *wrong)
+        assert (code, sentence in err) == (2, True)
