@@ -253,7 +253,7 @@ def test_a_file_that_does_not_fit_the_schema_is_named_at_the_site_only(tmp_path,
 
 
 def test_a_block_of_a_site_s_own_in_the_total_is_its_sums(town):
-    """Loss by client, as afl and qffl ask for it: of two sites each had a block of the masked total for itself."""
+    """Loss by client, as afl asks for it: of two sites each had a block of the masked total for itself."""
     task = town.task()
     for request in (replace(task, basis=by_client()), replace(task, fair_basis=by_client())):
         assert town.said("sums", Broadcast(1, request, sums_at(request))) == refusal()

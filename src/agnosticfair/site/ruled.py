@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import Binning
-from agnosticfair.learners.estimates import LEARNERS, MAX_GROUPS, Estimates, Head, learned, strata
+from agnosticfair.data.summary import MAX_GROUPS
+from agnosticfair.learners.estimates import LEARNERS, Estimates, Head, learned, strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.basis import width
