@@ -99,7 +99,7 @@ def cells(
 ) -> list[Cell]:
     """Every cell of some lines.
 
-    >>> [stratum.key for stratum in strata(["natural"], ["govcensus"], [0], "fairfl", None)][:2]
+    >>> [cell.key for cell in cells(["natural"], ["govcensus"], [0], "fairfl", None)][:2]
     ['natural-govcensus-0-fairfl-0.005', 'natural-govcensus-0-fairfl-0.02']
     """
     own = {
@@ -248,8 +248,8 @@ def taken_up(wanted: Sequence[Cell], out: Path) -> list[dict[str, Any]]:
         file = out / f"{cell.key}.json"
         if not file.exists():
             text = json.dumps(run(cell))
-            file.with_suffix(".subgroup").write_text(text)
-            file.with_suffix(".subgroup").rename(file)
+            file.with_suffix(".new").write_text(text)
+            file.with_suffix(".new").rename(file)
             line = f"\r{k}/{len(wanted)}  {perf_counter() - begin:.0f} s  {cell.key}\033[K"
             print(line, end="", file=sys.stderr, flush=True)
         rows.append(json.loads(file.read_text()))

@@ -25,7 +25,7 @@ def seeds_of(rows: Sequence[dict]) -> str:
     return f"{ordered[0]} to {ordered[-1]}"
 
 
-def those(rows: Iterable[dict], **wanted: object) -> list[dict]:
+def matching(rows: Iterable[dict], **wanted: object) -> list[dict]:
     return [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
 
 
@@ -42,8 +42,8 @@ def decisions(rows: Sequence[dict]) -> str:
     for name, metric in product(
         sorted(values(fits, "method"), reverse=True), values(fits, "metric")
     ):
-        own = those(fits, method=name, metric=metric)
-        ended = those(own, outcome="converged")
+        own = matching(fits, method=name, metric=metric)
+        ended = matching(own, outcome="converged")
         over = sum(r["decided"] > r["limit"] + 0.002 for r in ended)
         rest = [r["decided"] - r["limit"] for r in own if r["outcome"] != "converged"]
         excess = f"{max(rest):.3f}" if rest else ""
@@ -65,10 +65,10 @@ def decisions(rows: Sequence[dict]) -> str:
             "rows; test rows:\n"
         )
         lines = [
-            _peer(data, those(peers, dataset=data)) for data in sorted(values(peers, "dataset"))
+            _peer(data, matching(peers, dataset=data)) for data in sorted(values(peers, "dataset"))
         ]
         told.append(table(("data", "accuracy less its, mean (least)", "its time / ours"), lines))
-    return "\n\n".join(subgroup.rstrip("\n") for subgroup in told)
+    return "\n\n".join(text.rstrip("\n") for text in told)
 
 
 def _peer(data: str, rows: Sequence[dict]) -> tuple[str, str, str]:
@@ -81,8 +81,8 @@ def limit(rows: Sequence[dict]) -> str:
     """Which limits are claimed, and kept on fresh rows."""
     lines = []
     for data, setting, request in sorted({(r["dataset"], r["setting"], r["limit"]) for r in rows}):
-        own = those(rows, dataset=data, setting=setting, limit=request)
-        said = those(own, claimed=True)
+        own = matching(rows, dataset=data, setting=setting, limit=request)
+        said = matching(own, claimed=True)
         some = said or own
         means = [
             np.mean([r[k] for r in some]) for k in ("upper", "fresh_worst", "accuracy", "positive")

@@ -81,7 +81,7 @@ def test_with_a_large_budget_a_private_fit_is_nearly_the_plain_one():
 
 
 def test_a_method_that_noise_leaves_nothing_of_is_refused():
-    for name in ("agnosticfair-a", "afl", "fedavg", "qffl"):
+    for name in ("agnosticfair-a", "afl", "fedavg"):
         with pytest.raises(SettingsError, match="with epsilon take one of fl, fairfl"):
             fit_private(dealt(ROWS, 2), name, budget=Budget(3.0), schema=SCHEMA)
     trees = method("rule", learner="trees", positive_rate=(0.1, 0.2), costs="balanced")

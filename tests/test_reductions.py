@@ -8,7 +8,7 @@ import pytest
 from helpers import adult_split, dealt, small_table
 
 from agnosticfair.federation import fit
-from agnosticfair.mathematics.basis import by_client, constant, gaussian
+from agnosticfair.mathematics.basis import constant, gaussian
 from agnosticfair.mathematics.scoring import accuracy
 from agnosticfair.methods import METHODS, Fairness, Method, method
 
@@ -32,7 +32,7 @@ def test_fl_is_logistic_regression():
     np.testing.assert_allclose(result.model.w[:-1], central.coef_[0], atol=1e-4)
 
 
-BY_CLIENT = {"afl", "qffl", "localfair"}  # these depend on the clients by definition
+BY_CLIENT = {"afl", "localfair"}  # these depend on the clients by definition
 AVERAGED = {"fedavg", "agnosticfair-printed"}
 
 
@@ -46,14 +46,6 @@ def test_one_client_gives_the_central_fit_whatever_the_name(name):
 def test_constant_basis_gives_uniform_weights():
     result = fit(dealt(ROWS, 3), method("fl"), positive="yes")
     np.testing.assert_allclose(result.alpha, 1.0)
-
-
-def test_q_zero_gives_fl():
-    np.testing.assert_allclose(
-        weights(dealt(ROWS, 3), Method("q", basis=by_client(), q=1e-12, ridge=1e-3)),
-        weights(dealt(ROWS, 3), method("fl", ridge=1e-3)),
-        atol=1e-4,
-    )
 
 
 def test_afl_with_one_client_is_fl():

@@ -40,7 +40,7 @@ BOTH = [
     [
         *BOTH,
         ({"max_rounds": 2.5}, f"max_rounds is 2.5; {COUNT}"),
-        ({"q": None}, "q is None; it must be a number, 0 or more"),
+        ({"ridge": None}, "ridge is None; it must be a number, 0 or more"),
         ({"split": 1}, "split is 1; it must be a bool"),
         ({"centres": np.eye(2)}, "unknown centres array([[1., 0"),
         ({"basis": "gaussian"}, "basis is 'gaussian'; it must be a Basis"),

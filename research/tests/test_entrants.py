@@ -131,7 +131,7 @@ def test_the_column_controlled_for_tells_most_of_the_group_and_no_label(train):
 
 def accuracy_of(split, name, limit):
     """Test accuracy and the overall difference of an entrant at equal costs."""
-    found = published.measured(split, name, limit)
+    found = published.measured(split, published.training(split), name, limit)
     return found["accuracy"], found["difference"]
 
 

@@ -96,9 +96,9 @@ def test_a_diverging_fit_is_a_row(monkeypatch):
 
 
 def test_rows_come_in_the_order_of_tasks_and_are_told():
-    tasks, told = cells(["adult"], ["shift"], ["qffl", "fl"], 1), []
+    tasks, told = cells(["adult"], ["shift"], ["localfair", "fl"], 1), []
     rows = run_cells(run_cell, tasks, 1, told.append)
-    assert [r["method"] for r in rows] == ["qffl", "fl"]
+    assert [r["method"] for r in rows] == ["localfair", "fl"]
     assert told == rows
 
 
@@ -132,4 +132,4 @@ def test_the_paper_s_numbers_have_their_place():
         assert 0.6 < told.test_accuracy < 0.9
         assert 0 < told.test_risk_difference < 0.25
     assert reported("adult", "shift", "fedavg") == PAPER["adult", "shift", "fl"]
-    assert reported("adult", "shift", "qffl") is None
+    assert reported("adult", "shift", "localfair") is None

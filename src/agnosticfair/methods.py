@@ -174,8 +174,6 @@ class Method:
         The set of the loss adversary's reweightings.
     share : float
         Share of the weight that the loss adversary may move; the rest stays uniform.
-    q : float
-        Power of q-fair federated learning, 0 for a plain (worst-case) mean.
     fairness : Fairness, optional
         The constraint.
     averaging : Averaging, optional
@@ -196,7 +194,6 @@ class Method:
     basis: Basis = _UNIFORM
     bound: float = inf
     share: float = 1.0
-    q: float = 0.0
     fairness: Fairness | None = None
     averaging: Averaging | None = None
     ridge: float = 1e-5
@@ -270,12 +267,6 @@ _METHODS = (
         "localfair",
         "mean loss, groups' rates within tau at every client by itself",
         fairness=Fairness(0.02, _SMOOTH, by_client(), each=True),
-    ),
-    Method(
-        "qffl",
-        "q-fair federated learning: sum of client losses to the power q + 1",
-        basis=by_client(),
-        q=1.0,
     ),
 )
 

@@ -268,7 +268,7 @@ def private_method(method: Method) -> Method:
         method = replace(method, basis=constant(), fairness=fairness)
     kind = server.fairness_of(method).basis.kind
     known = method.basis.kind == "constant" and kind in ("constant", "subgroups")
-    if not known or method.network or method.averaging or method.q:
+    if not known or method.network or method.averaging:
         raise SettingsError(
             f"method {method.name!r} asks for more numbers than noise would leave of use: with epsilon take one "
             f"of {', '.join(PRIVATE)}, without a network"

@@ -239,7 +239,6 @@ def _of_methods() -> tuple[Setting, ...]:
     M = Reach.METHOD
     return (
         Setting("share", M, "Share of the weight that the loss adversary moves.", SHARE),
-        Setting("q", M, "Power of q-fair federated learning.", NOT_NEGATIVE),
         Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
         Setting("max_rounds", M, "Most rounds.", COUNT),
         Setting("tolerance", M, "What the next step may still promise at the end.", POSITIVE),
@@ -266,8 +265,8 @@ def _of_rules() -> tuple[Setting, ...]:
     )
 
 
-for _made in (*_of_constraints(), *_of_methods(), *_of_rules()):
-    register_setting(_made)
+for _setting in (*_of_constraints(), *_of_methods(), *_of_rules()):
+    register_setting(_setting)
 
 
 def check_settings(record: object, *reach: Reach) -> None:

@@ -207,7 +207,7 @@ class Wire(InProcess):
         return {key: unpack(pack(reply)) for key, reply in answers.items()}
 
 
-@pytest.mark.parametrize("name", ["agnosticfair", "fl", "qffl"])
+@pytest.mark.parametrize("name", ["agnosticfair", "fl", "afl"])
 def test_over_the_wire_the_model_is_the_same_bit_for_bit(name):
     fitted = quick(name, max_rounds=4)
     here = fit(TABLES, fitted, positive="yes")

@@ -15,7 +15,7 @@ TABLES = dealt(ROWS, 3)
 ODDS = method("agnosticfair", metric="equalized_odds", centres="kmeans", kernels=20)
 LEARNER = Method("learner", rule=Rule("additive"))
 RULE = method("rule", learner="additive", tau=0.05)
-METHODS = ("agnosticfair", "agnosticfair-printed", "qffl", ODDS, LEARNER, RULE)
+METHODS = ("agnosticfair", "agnosticfair-printed", "afl", ODDS, LEARNER, RULE)
 
 
 class Killed(Exception):

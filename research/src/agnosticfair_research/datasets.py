@@ -46,7 +46,7 @@ class Dataset:
     further ones; ``other`` columns split rows or name sub-populations; those of the file that none of
     these name are dropped.  renamed: column -> value in the file -> value here, in the order of the
     vocabulary.  derived: column -> how it is made from the file's columns.  source: None if shipped.
-    sites: the column whose values are natural sites.  tau, network_tau: what ``agnosticfair`` is run
+    sites: the column whose values are natural sites.  tau: what ``agnosticfair`` is run
     with in the paper's experiments; how they were chosen stands in the documentation.
     """
 
@@ -66,7 +66,6 @@ class Dataset:
     derived: Mapping[str, Callable[[Any], Column]] = field(default_factory=dict)
     sites: str | None = None
     tau: float | None = None
-    network_tau: float | None = None
 
 
 def _quarters(rows: Any) -> Column:
@@ -93,7 +92,6 @@ _KNOWN = (
         **vars(ADULT),
         shift=Shift("workclass", ("Private",), (0.8, 0.2)),
         tau=0.11,
-        network_tau=0.11,
     ),
     Dataset(
         name="dutch",
@@ -120,7 +118,6 @@ _KNOWN = (
             "sex": {"2": "female", "1": "male"},
         },
         tau=0.052,
-        network_tau=0.06,
     ),
     Dataset(
         name="oulad",

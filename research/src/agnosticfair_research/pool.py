@@ -23,7 +23,7 @@ def run_cells(
     jobs: int = 1,
     on_done: Callable[[Row], None] | None = None,
 ) -> list[Row]:
-    """The row that ``stratum`` makes of every task, in the order of the tasks, in ``jobs`` processes.
+    """The row that ``cell`` makes of every task, in the order of the tasks, in ``jobs`` processes.
 
     on_done sees each as it arrives.  A task has the name and the folder of its data set.
     """

@@ -150,9 +150,7 @@ def measure(model: Model, split: Split, positive: str) -> Row:
             table.column(model.sensitive_feature).codes,
         )
 
-    train = [
-        np.concatenate(subgroups) for subgroups in zip(*map(on, split.train.values()), strict=True)
-    ]
+    train = [np.concatenate(values) for values in zip(*map(on, split.train.values()), strict=True)]
     y, y_hat, s = on(split.test)
     pieces = [split.test_piece == k for k in range(len(split.pieces))]
     local = [scoring.risk_difference(y_hat[piece], s[piece]) for piece in pieces]

@@ -30,7 +30,7 @@ def split_of(name: str, setting: str, clients: int, seed: int, folder: str | Non
 def shift(table: Table, dataset: Dataset, clients: int | None = 2, seed: int = 0) -> Split:
     """Split by the data set's shift: of the rows of the values it names one share trains, of the rest another.
 
-    Everything else, but for what is left out, is the test set, whose subgroups these two groups are. The first half of
+    Everything else, but for what is left out, is the test set, whose pieces these two groups are. The first half of
     the clients (rounded up) shares the first group evenly, the others the second; where the second is held back
     altogether, all share the first.
 
@@ -161,8 +161,8 @@ def dirichlet(
 def _by_shares(groups: Sequence[np.ndarray], shares: np.ndarray) -> list[np.ndarray]:
     """Each group's rows cut by its row of shares (G, p), then joined by client."""
     cuts = np.cumsum(shares, axis=1)[:, :-1]
-    subgroups = [
+    by_group = [
         np.split(rows, np.round(cut * len(rows)).astype(np.int64))
         for rows, cut in zip(groups, cuts, strict=True)
     ]
-    return [np.concatenate(subgroups) for subgroups in zip(*subgroups, strict=True)]
+    return [np.concatenate(rows) for rows in zip(*by_group, strict=True)]

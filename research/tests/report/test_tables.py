@@ -19,7 +19,7 @@ def test_a_summary_is_mean_and_sample_deviation():
 
 
 def test_tables_show_the_paper_and_the_yardsticks_beside_each_accuracy():
-    rows = [row(), row("agnosticfair-b"), row("qffl", setting="iid", test_accuracy=None)]
+    rows = [row(), row("agnosticfair-b"), row("localfair", setting="iid", test_accuracy=None)]
     rows += [row("localfair", setting="clients", clients=p) for p in (2, 50)]
     one, two, three, curve = grids(summarise(rows))
     assert [g.title[:8] for g in (one, two, three, curve)] == [

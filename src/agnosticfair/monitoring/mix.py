@@ -151,8 +151,8 @@ def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
     return False
 
 
-def _heaviest(baseline: Baseline, alpha: np.ndarray, maximum: int = 5) -> dict[str, float]:
-    """What single values weigh in a mixture, the heaviest first."""
+def _heaviest(baseline: Baseline, alpha: np.ndarray) -> dict[str, float]:
+    """What the five heaviest single values weigh in a mixture."""
     mass = alpha * np.diag(baseline.counts) / baseline.n
-    order = [k for k in np.argsort(-mass, kind="stable")[:maximum] if mass[k] > 1e-9]
+    order = [k for k in np.argsort(-mass, kind="stable")[:5] if mass[k] > 1e-9]
     return {baseline.value_names[k]: float(mass[k]) for k in order}

@@ -103,16 +103,11 @@ def loss_of(
 ) -> tuple[float, np.ndarray]:
     """Phi without its ridge, at w or, linearised, at w + p; and the weights its gradient puts on kernels.
 
-    Phi = (1 - share) mean loss + share max_alpha L(w, alpha), or with q > 0 the sum of the kernels'
-    mean losses to the power q + 1.
+    Phi = (1 - share) mean loss + share max_alpha L(w, alpha).
     """
     mean, psi_L, share = sums["loss"], sums["psi_L"], state.method.share
     if p is not None:
         mean, psi_L = mean + sums["J_1"] @ p, psi_L + sums["J_L"] @ p
-    if state.method.q > 0:
-        q, n_k = state.method.q, sums["psi_theta_L"]
-        F = np.maximum(psi_L, 0.0) / n_k
-        return float(n_k @ F ** (q + 1)) / (q + 1) / state.n, F**q
     worst = worst_linear(Ambiguity(sums["psi_theta_L"], state.n, state.method.bound), psi_L)
     return float((1 - share) * mean + share * worst.value) / state.n, worst.alpha
 

@@ -158,6 +158,7 @@ def request(state: Boosted) -> FineCounts | Level:
         as_numbers(pack(growth.done, bins)),
         as_numbers(pack(current(growth), bins)),
         growth.count.astype(float),
+        growth.settings.min_rows,
     )
 
 

@@ -438,8 +438,7 @@ def solved(state: LimitedState, model: QuadraticModel) -> tuple[adversaries.Solv
     here, damping, old = model.here, state.damping, state.step
     alphas, cuts = here.alpha[None], here.cuts
     if old is not None and state.limited:
-        several = state.game.method.q == 0 and alphas.shape[1] > 1
-        alphas = np.vstack([old.alphas, alphas]) if several else alphas
+        alphas = np.vstack([old.alphas, alphas]) if alphas.shape[1] > 1 else alphas
         cuts = np.concatenate([old.cuts, cuts])
     assert state.second_moments is not None
     std = deviation(state.second_moments, here.w)
@@ -469,7 +468,7 @@ def _passes(
         over = model.aim + xi + max(0.3 * game.precision, 1e-6)
         fresh = cuts_at(state, moved, sums, over) if state.limited else cuts[:0]
         loss, alpha = adversaries.loss_of(game, sums, p)
-        enough = game.method.q > 0 or loss <= t + 1e-3 * game.precision + 1e-9
+        enough = loss <= t + 1e-3 * game.precision + 1e-9
         if enough and not len(fresh):
             break
         cuts = np.concatenate([cuts, fresh])

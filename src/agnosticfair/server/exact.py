@@ -105,11 +105,6 @@ def request(state: Game) -> Sums:
 def hessian_of(state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:
     """The Lagrangian's Hessian, made positive definite, plus damping."""
     H = sums["H"] / state.n + np.diag(ridge_of(state))
-    if state.method.q > 0:
-        q, n_k = state.method.q, sums["psi_theta_L"]
-        F = np.maximum(sums["psi_L"] / n_k, 1e-12)
-        J = sums["J_L"] / n_k[:, None]
-        H = H + (J * (q * F ** (q - 1) * n_k / state.n)[:, None]).T @ J
     values, vectors = np.linalg.eigh((H + H.T) / 2)
     floor = max(1e-3 * state.method.ridge, 1e-9)
     return (vectors * (np.maximum(values, floor) + state.damping)) @ vectors.T
@@ -120,9 +115,7 @@ def solve_model(state: Game, here: Point) -> SolvedStep:
     sums, tau, D = here.sums, fairness_of(state.method).tau, len(here.w)
     H, ridge = hessian_of(state, sums), ridge_of(state)
     old = state.step
-    alphas = here.alpha[None]
-    if old is not None and state.method.q == 0:
-        alphas = np.vstack([old.alphas, alphas])
+    alphas = here.alpha[None] if old is None else np.vstack([old.alphas, here.alpha])
     cuts = here.cuts if old is None else np.concatenate([old.cuts, here.cuts])
     q = np.concatenate([ridge * here.w, [1.0, state.nu]])
     P = np.zeros((D + 2, D + 2))
@@ -138,7 +131,7 @@ def solve_model(state: Game, here: Point) -> SolvedStep:
         values = np.einsum("kgm,gm->k", new_cuts, psi_g)
         fresh = new_cuts[values > tau + xi + max(0.3 * state.precision, 1e-7)]
         loss, alpha = loss_of(state, sums, p)
-        enough = state.method.q > 0 or loss <= t + 1e-3 * state.precision + 1e-9
+        enough = loss <= t + 1e-3 * state.precision + 1e-9
         if enough and not len(fresh):
             break
         cuts = np.concatenate([cuts, fresh])
@@ -166,8 +159,6 @@ def rows_of(
     G[:k, :D] = ((1 - share) * sums["J_1"] + share * alphas @ sums["J_L"]) / state.n
     G[:k, D] = -1.0
     h[:k] = -((1 - share) * sums["loss"] + share * alphas @ sums["psi_L"]) / state.n
-    if state.method.q > 0:
-        h[:k] = -(here.loss - ridge_of(state) @ (here.w * here.w) / 2)
     G[k:-1, :D] = np.einsum("kgm,gmd->kd", cuts, J)
     G[k:-1, D + 1] = -1.0
     h[k:-1] = maximum - np.einsum("kgm,gm->k", cuts, psi)

@@ -412,11 +412,11 @@ def explain_private(
     w, first = np.zeros(task.encoding.width + 1), np.cumsum([1, *(len(a.values) for a in axes)])
     active = np.r_[0.0, first[:-1][:MAX_ACTIVE]]  # of as many axes as can be
     gradients = {"temperature": 1.0, "w": w, "active": active}
-    rounds: tuple[Asked, ...] = (
+    rounds: tuple[PlannedRequest, ...] = (
         (PrivateGradients, gradients, f"1 to {ROUNDS}{fewer}", task),
         (PrivateDecisions, {"w": w}, f"after the last, once{fewer}", task),
     )
-    kinds: tuple[Asked, ...] = (
+    kinds: tuple[PlannedRequest, ...] = (
         (PrivateCounts, {}, "0", replace(task, n=0)),
         (PrivateMoments, {}, "0", task),
         *(rounds if method.rule is None else _private_rule(plan, fewer)),
@@ -439,11 +439,11 @@ def explain_private(
     return messages
 
 
-Asked = tuple[Any, dict[str, Any], str, Task]
+PlannedRequest = tuple[Any, dict[str, Any], str, Task]
 """The kind of a request, its fields, when it is asked, and its task."""
 
 
-def _private_rule(plan: server.Plan, fewer: str) -> tuple[Asked, ...]:
+def _private_rule(plan: server.Plan, fewer: str) -> tuple[PlannedRequest, ...]:
     """The requests of a private rule's rounds and of its certificate, at their largest."""
     heads, D = heads_of(plan), plan.task.encoding.width + 1
     w = np.zeros((len(heads), D))

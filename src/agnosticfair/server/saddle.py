@@ -190,7 +190,7 @@ def request(state: SaddleState) -> TrainNetwork:
     floor = 1e-2 * np.sqrt(state.squares.mean()) if state.round else 1.0
     return TrainNetwork(
         surrogate=fairness_of(state.method).measured,
-        share=1.0 if state.method.q > 0 else state.method.share,
+        share=state.method.share,
         seed=state.seed,
         rate=rate(state),
         steps=network.steps,
@@ -326,7 +326,7 @@ def step(state: SaddleState, reply: Reply) -> SaddleState:
     entry |= {"rate": used, "accuracy": float(sums["correct"]) / state.game.n}
     entry |= adversaries.positive_in(sums, state.game)
     A = Ambiguity(sums["psi_theta_L"], state.game.n, state.method.bound)
-    alpha = here.alpha if state.method.q > 0 else ascended(A, state.alpha, sums["psi_L"], ASCENT)
+    alpha = ascended(A, state.alpha, sums["psi_L"], ASCENT)
     new_cuts = here.cuts if reply.round > 1 else here.cuts[:0]
     moved = replace(
         state,

@@ -190,7 +190,7 @@ def _consents(policy: SitePolicy, consented: bool) -> list[str]:
         return []
     known = {
         "Whole rows of features, as kernel centres (shows-rows).": policy.shows_rows,
-        "Totals with a block of its own, which show its sums: afl, qffl, localfair, kernels split by client, subgroups "
+        "Totals with a block of its own, which show its sums: afl, localfair, kernels split by client, subgroups "
         "named 'site' (shares-site-totals).": policy.shares_site_totals,
         _MEANS: policy.shares_cluster_means,
     }

@@ -139,6 +139,7 @@ def _present(rows: Sequence[Mapping[str, Any]], out: Path, said: str, as_json: b
     from agnosticfair_research.verdict import summary
 
     made = summary(rows)
+    said += f"\n{report.projection(made['cost'])}"
     files = {"bench.md": report.document(made).encode()}
     text = json.dumps(rows, allow_nan=False)
     deliver(out, files, report.grids(made["lines"]), said, text if as_json else None)

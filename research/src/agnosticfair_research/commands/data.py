@@ -43,12 +43,12 @@ def describe(name: str, folder: Path | None) -> dict[str, Any]:
     if known.source is not None:
         named = folder or os.environ.get(VARIABLE)
         place = named or cache_folder()
-        path_here = find(known.source, place)
-        if path_here is None:
+        file = find(known.source, place)
+        if file is None:
             remedy = "put it there from" if named else "a first use downloads it from"
             where = f"not in {place}: {remedy} {known.source.url}"
             return entry | {"here": False, "where": where}
-        path = str(path_here)
+        path = str(file)
     try:
         statistics = summary_statistics(load_dataset(name, folder), who=name)
     except DataError as error:

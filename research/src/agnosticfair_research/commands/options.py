@@ -20,7 +20,7 @@ DataFolder = Annotated[
 def listed(text: str, known: Iterable[str]) -> list[str]:
     """Names with commas between them; 'all' is all there are.
 
-    >>> listed("fl, afl", ["fl", "afl", "qffl"]), listed("all", ["x", "y"])
+    >>> listed("fl, afl", ["fl", "afl", "fedavg"]), listed("all", ["x", "y"])
     (['fl', 'afl'], ['x', 'y'])
     """
     return list(known) if text.strip() == "all" else [name.strip() for name in text.split(",")]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
+import agnosticfair
 from agnosticfair.commands.options import Jobs, Json, OutFolder, example
-from agnosticfair.commands.output import check_folder, progress
+from agnosticfair.commands.output import check_folder, deliver, progress
 from agnosticfair.threads import cpus
 from agnosticfair_research.commands import options
-from agnosticfair_research.commands.output import deliver_study, made_from
 
 
 @example("reproduce --dataset adult --methods fl,fairfl --seeds 5")
@@ -34,6 +36,7 @@ def reproduce(
     The numbers do not depend on the number of processes.
     """
     from agnosticfair.methods import METHODS
+    from agnosticfair.report.figures import png
     from agnosticfair_research.paper import DATASETS
     from agnosticfair_research.pool import run_cells
     from agnosticfair_research.report import figures, tables
@@ -53,14 +56,32 @@ def reproduce(
         rows = run_cells(run_cell, tasks, jobs, lambda row: advance(row["method"]))
     results = {
         "format": "agnosticfair-results-1",
-        **made_from(options.listed(dataset, DATASETS), folder),
+        **_made_from(options.listed(dataset, DATASETS), folder),
         "request": {"dataset": dataset, "setting": setting, "methods": methods, "seeds": seeds},
         "rows": rows,
     }
     summaries = tables.summarise(rows)
-    grids = tables.grids(summaries), tables.grids(summaries, digits=3)
+    text, drawn = json.dumps(results, indent=1, allow_nan=False), figures.figures(summaries)
+    made_by = (
+        f"Made by `agnosticfair-research reproduce --dataset {dataset} --setting {setting} --methods {methods} "
+        f"--seeds {seeds}`, version {agnosticfair.__version__}."
+    )
+    shown = {file: about for file, (_, about) in drawn.items()}
+    written = tables.document(tables.HEAD, tables.grids(summaries), shown, made_by)
+    files = {"results.json": f"{text}\n".encode(), "tables.md": written.encode()}
+    files |= {file: png(figure) for file, (figure, _) in drawn.items()}
     said = (
         f"{len(rows)} fits in {perf_counter() - begin:.0f} s; mean±standard deviation over seeds."
     )
-    drawn = figures.figures(summaries)
-    deliver_study("reproduce", results, tables.HEAD, grids, drawn, said, out, as_json)
+    deliver(out, files, tables.grids(summaries, digits=3), said, text if as_json else None)
+
+
+def _made_from(names: Iterable[str], folder: str | None) -> dict[str, Any]:
+    """By which command, versions and rows the results were made."""
+    from agnosticfair.runs.provenance import provenance
+    from agnosticfair_research.datasets import fingerprint, load_dataset
+
+    loaded = {name: load_dataset(name, folder) for name in names}
+    about = provenance(loaded)
+    digests = {k: d | {"sha256": fingerprint(loaded[k])} for k, d in about["data"].items()}
+    return about | {"data": digests}

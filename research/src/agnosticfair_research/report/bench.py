@@ -237,12 +237,14 @@ def cost_table(costs: Sequence[Json], projected: int) -> str:
             (f"{name}, {protocol}", *(f"{s:.1f}" for s in seconds), f"{seconds.sum():.0f}")
         )
     lines.append(("a seed", *(f"{t:.0f}" for t in total), f"{total.sum():.0f}"))
-    hours = projected * total.sum() / 3600
-    said = (
-        f"{projected} seeds: {hours:.1f} hours of one core, {hours / 2:.1f} on two. What entrants share counts for the "
-        "first of a split that needs it."
-    )
+    said = f"{projection(costs, projected)} What entrants share counts for the first of a split that needs it."
     return f"{table(('cell, s', *data, 'all'), lines)}\n\n{said}"
+
+
+def projection(costs: Sequence[Json], seeds: int = 20) -> str:
+    """What so many seeds of these cells cost."""
+    hours = seeds * sum(cost["seconds"] for cost in costs) / 3600
+    return f"{seeds} seeds of these: {hours:.1f} hours of one core, {hours / 2:.1f} on two."
 
 
 def entrants(lines: Sequence[Json]) -> str:
