@@ -153,6 +153,7 @@ def _level(by: Judgement, broadcast: Broadcast[Any]) -> None:
     request, task = broadcast.request, broadcast.task
     _trained(by, broadcast)
     _binning(by, request.binning, task)
+    need(request.min_rows >= by.policy.min_rows, f"leaves have {request.min_rows} rows")
     bins, models = request.binning.bins(task.encoding), len(request.heads) * (request.folds + 1)
     done, growing = (unpack(from_numbers(v), bins) for v in (request.forests, request.growing))
     need(len(done) == len(growing) == models, "there are not trees for each model")
