@@ -1,7 +1,7 @@
 """Counts of the house: lines, files, words, names, parameters, and the time of the suite.
 
     python benchmarks/house.py                        # of this checkout
-    python -m pytest --junitxml=suite.xml; python benchmarks/house.py --junit suite.xml
+    python -m pytest --junitxml=suite.xml; python benchmarks/house.py --junit suite.xml --write
     python benchmarks/house.py --src /some/src/name --docs /some/docs    # of another package
 
 A file's lines are all of its lines, blank ones and docstrings too. A name of ours is a binding (a function, a class, an
@@ -105,6 +105,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=TOP / "docs")
     parser.add_argument("--junit", type=Path, help="what pytest wrote by --junitxml")
     parser.add_argument("--rooms", action="store_true", help="lines and files of each room, too")
+    parser.add_argument("--write", action="store_true", help="into the table of CONTRIBUTING")
     given = parser.parse_args()
     counts = count(given.src, given.docs)
     if given.src == TOP / "src" / "agnosticfair":
@@ -118,9 +119,14 @@ def main() -> None:
             if paths := sorted(room.rglob("*.py")):
                 counts[f"{room.name}/"] = f"{lines_of(paths)} in {len(paths)}"
         counts["beside them"] = lines_of(sorted(given.src.glob("*.py")))
-    print("| what | count |\n|---|---:|")
-    for what, value in counts.items():
-        print(f"| {what} | {f'{value:,}' if isinstance(value, int) else value} |")
+    rows = [f"| {what} | {f'{v:,}' if isinstance(v, int) else v} |" for what, v in counts.items()]
+    table = "\n".join(["| what | count |", "|---|---:|", *rows])
+    print(table)
+    if given.write:
+        page = TOP / "CONTRIBUTING.md"
+        before, begin, rest = page.read_text().partition("<!-- begin: house -->\n")
+        _, end, after = rest.partition("<!-- end: house -->")
+        page.write_text(f"{before}{begin}\n{table}\n\n{end}{after}")
 
 
 if __name__ == "__main__":

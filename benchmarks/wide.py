@@ -1,23 +1,28 @@
-"""A fit of the rule on wide data: seconds and peak memory by columns, each in a process of its own.
+"""`agnosticfair fit` on wide CSV files: seconds and peak memory of the whole command, by columns and method.
 
-Half of the columns are numbers, half have four categories; 20,000 rows.
+Half of the columns are numbers, half have four categories. With --keep the numbers go to benchmarks/wide.json.
 
-    python -P benchmarks/wide.py [--columns 20 100 300 1500] [--rows 20000] [--learner additive]
+    python -P benchmarks/wide.py [--columns 107 300 1500] [--rows 10000] [--methods rule fairfl] [--keep]
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
-import subprocess
+import json
+import os
 import sys
-from time import perf_counter, process_time
+from pathlib import Path
+from subprocess import DEVNULL, Popen
+from tempfile import TemporaryDirectory
+from time import perf_counter
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import csv
 
 from agnosticfair.data.table import Column, Table
-from agnosticfair.federation import fit
-from agnosticfair.methods import method
+
+FILE = Path(__file__).with_suffix(".json")
 
 
 def wide(n: int, columns: int, seed: int = 0) -> Table:
@@ -35,40 +40,47 @@ def wide(n: int, columns: int, seed: int = 0) -> Table:
     return Table(numeric, categorical, target, {"sex": Column(group.astype(np.int32), ("f", "m"))})
 
 
-def one(rows: int, columns: int, learner: str) -> str:
-    """One line of the table."""
-    table = wide(rows, columns)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begin, cpu = perf_counter(), process_time()
-    fitted = fit({"all": table}, method("rule", learner=learner), positive="yes")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    subgroups = 0 if fitted.subgroups is None else len(fitted.subgroups.values)
-    return (
-        f"{columns:6} columns {fitted.rounds:4} rounds {subgroups:6} subgroups {process_time() - cpu:8.1f} s of the "
-        f"processor {perf_counter() - begin:8.1f} s  {before / 2**20:6.2f} GiB before {peak / 2**20:6.2f} GiB at most "
-        f" {fitted.bytes_per_round / 1e3:8.0f} kB a message {' '.join(fitted.notes)}"
-    )
+def write(path: Path, table: Table) -> None:
+    """The rows as a CSV file."""
+    texts = {**table.categorical, **table.sensitive_features, "y": table.target}
+    columns = {name: pa.array(values.round(4)) for name, values in table.numeric.items()}
+    columns |= {name: pa.array(column.values().tolist()) for name, column in texts.items()}
+    csv.write_csv(pa.table(columns), path)
+
+
+def measured(folder: Path, method: str) -> dict[str, float]:
+    """Seconds, and GiB at most, of one command in a process of its own."""
+    command = ["fit", "rows.csv", "--target", "y", "--sensitive-features", "sex"]
+    command = [sys.executable, "-m", "agnosticfair", *command, "--method", method]
+    begin = perf_counter()
+    process = Popen(command, cwd=folder, stdout=DEVNULL, stderr=DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)} ended with {status}")
+    return {
+        "seconds": round(perf_counter() - begin, 1),
+        "processor": round(usage.ru_utime + usage.ru_stime, 1),
+        "gib": round(usage.ru_maxrss / 2**20, 2),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--columns", type=int, nargs="+", default=[20, 100, 300, 1500])
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--learner", default="additive")
+    parser.add_argument("--columns", type=int, nargs="+", default=[107, 300, 1500])
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--methods", nargs="+", default=["rule", "fairfl"])
+    parser.add_argument("--keep", action="store_true", help=f"in benchmarks/{FILE.name}")
     arguments = parser.parse_args()
-    if len(arguments.columns) == 1:
-        print(one(arguments.rows, arguments.columns[0], arguments.learner), flush=True)
-        return
+    entries = []
     for columns in arguments.columns:
-        more = [
-            "--rows",
-            str(arguments.rows),
-            "--learner",
-            arguments.learner,
-            "--columns",
-            str(columns),
-        ]
-        subprocess.run([sys.executable, "-P", __file__, *more], check=False)
+        with TemporaryDirectory() as folder:
+            write(Path(folder) / "rows.csv", wide(arguments.rows, columns))
+            for method in arguments.methods:
+                about = {"columns": columns, "rows": arguments.rows, "method": method}
+                entries.append(about | measured(Path(folder), method))
+                print(entries[-1], flush=True)
+    if arguments.keep:
+        FILE.write_text(json.dumps(entries, indent=1) + "\n")
 
 
 if __name__ == "__main__":

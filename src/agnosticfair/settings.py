@@ -265,8 +265,8 @@ def _of_rules() -> tuple[Setting, ...]:
     )
 
 
-for _made in (*_of_constraints(), *_of_methods(), *_of_rules()):
-    register_setting(_made)
+for _setting in (*_of_constraints(), *_of_methods(), *_of_rules()):
+    register_setting(_setting)
 
 
 def check_settings(record: object, *reach: Reach) -> None:

@@ -210,13 +210,13 @@ def _dealt(
     if any(np.isnan(v).any() for table in clients.values() for v in table.numeric.values()):
         beside = []  # they need every number
     methods = [method(coarse, tau=tau) for tau in sorted(path, reverse=True)]
-    folds_made = []
+    folds_dealt = []
     for k in range(folds):
         training = {key: table.take(folds_of[key] != k) for key, table in clients.items()}
         train = {key: table for key, table in training.items() if len(table)}  # of one row: none
         out = {key: table.take(folds_of[key] == k) for key, table in clients.items()}
-        folds_made.append(_Fold(train, out, methods, names, how, beside))
-    return folds_made
+        folds_dealt.append(_Fold(train, out, methods, names, how, beside))
+    return folds_dealt
 
 
 def _coarse(method: Method) -> Method:

@@ -19,7 +19,7 @@ from agnosticfair import audit, audit_clients
 from agnosticfair.auditing import proof
 from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.client.answers import tally
-from agnosticfair.data.encoding import encode
+from agnosticfair.data.encoding import FEATURE_BITS, encode
 from agnosticfair.data.storage import read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
@@ -27,6 +27,7 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.basis import by_client, constant, gaussian, gaussian_kernel
+from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.report import certificate as report
 from agnosticfair.report.figures import png
@@ -34,7 +35,7 @@ from agnosticfair.report.figures import png
 few = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 BASIS = gaussian(8, 0.4, "rows")  # as the pooled audit draws them
-PLAIN = {"scale": False, "basis": BASIS, "subgroups": (), "held_out": False}
+PLAIN = {"basis": BASIS, "subgroups": (), "held_out": False}
 ROUND = {"subgroups": (), "held_out": False}
 
 
@@ -47,6 +48,7 @@ def problem(seed, n=150, groups=2):
     """Rows, labels, groups and decisions, all of which depend on each other."""
     rng = np.random.default_rng(seed)
     X, s = rng.random((n, 3)), rng.integers(0, groups, n)
+    X = on_grid((X - X.min(axis=0)) / np.ptp(X, axis=0), FEATURE_BITS)  # as kernels see them
     s[:groups] = range(groups)
     score = X @ rng.normal(size=3) + 0.4 * s * rng.normal() + 0.3 * rng.normal(size=n)
     y = (score + 0.5 * rng.normal(size=n) > np.median(score)).astype(int)
@@ -464,7 +466,7 @@ def test_bad_tables_and_clients_are_answered_too():
 
 def test_a_group_no_kernel_reaches_has_no_mass():
     X = np.r_[np.zeros((50, 1)), np.full((50, 1), 1e3)]
-    send = {"scale": False, "centres": [[0.0]], "bound": math.inf}
+    send = {"basis": gaussian(1, 1e-3), "centres": [[0.0]], "bound": math.inf}
     with pytest.raises(
         SettingsError, match="group 'far' has no mass: no kernel reaches a row of it"
     ):

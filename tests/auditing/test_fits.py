@@ -23,7 +23,7 @@ D, Y = (X[:, 0] + 0.3 * S > 0.6).astype(int), (X[:, 1] > 0.5).astype(int)
 
 
 def worst(**one_request):
-    options = {"held_out": False, "scale": False, "subgroups": (), **one_request}
+    options = {"held_out": False, "subgroups": (), **one_request}
     return audit(D, X, Y, sensitive_features=S, **options).kernels.worst_difference
 
 

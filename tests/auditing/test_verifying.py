@@ -9,6 +9,7 @@ from helpers import held
 
 from agnosticfair import audit
 from agnosticfair.auditing import proof
+from agnosticfair.auditing import subgroups as counted_subgroups
 from agnosticfair.auditing.certificate import limit_sentence
 from agnosticfair.auditing.proof import scope, unchecked, verify
 from agnosticfair.auditing.repeats import note_of, one_of_each_note
@@ -316,6 +317,15 @@ def test_the_digest_of_the_rows_is_that_of_rows_in_any_order(honest):
 ASKED = {"sensitive_features": ["sex"], "intersections": False, "precision": 0.2, "floor": 0.05}
 ASKED |= {"metric": "demographic_parity", "depth": 2, "min_share": 0.01, "mixtures": False}
 ASKED |= {"confidence": 0.95, "kernels": None, "cluster": None, "columns": None}
+
+
+def test_single_values_hold_a_request_of_pairs_that_are_too_many(honest, monkeypatch):
+    about = {"request": dict(ASKED), "sensitive_feature": "sex", "data": {"rows": {"rows": 4000}}}
+    assert verify(proof.sealed(honest | about | {"request": ASKED | {"depth": 1}}))
+    monkeypatch.setattr(counted_subgroups, "MAX_PAIRS", 5)
+    made = certificate()[1] | about
+    assert made["sums"]["depth"] == 1 < ASKED["depth"]
+    assert verify(proof.sealed(made)) == ()
 
 
 @pytest.mark.parametrize(

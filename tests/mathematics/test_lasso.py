@@ -3,7 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agnosticfair.mathematics.quadratic import huber_step, kinked, lasso_step, residual
+from agnosticfair.mathematics.quadratic import (
+    huber_step,
+    kinked,
+    lasso_on_simplex,
+    lasso_step,
+    residual,
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -33,3 +39,11 @@ def test_an_infinite_gradient_holds_a_coordinate():
     both = np.full(1, np.inf)
     assert lasso_step(np.eye(1), np.array([-5.0]), np.zeros(1), both, both) == pytest.approx(0.0)
     assert kinked(np.zeros(1), both, both) == 0.0
+
+
+def test_weights_that_an_adversary_has_not_stay_nothing():
+    inside = np.array([False, True, True])
+    x0, up = np.array([0.5, 0.0, 0.0]), np.array([0.1, 0.0, 0.0])
+    down = np.array([0.1, np.inf, np.inf])
+    x = lasso_on_simplex(np.eye(3), np.array([0.3, -1.0, -2.0]), x0, up, down, inside)
+    assert x.tolist() == [pytest.approx(0.1), 0.0, 0.0]

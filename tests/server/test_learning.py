@@ -14,7 +14,7 @@ from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates, heads
-from agnosticfair.methods import Fairness, Method, Rule
+from agnosticfair.methods import Fairness, Method, Rule, method
 from agnosticfair.protocol import rule as estimates
 from agnosticfair.server import learning, trainers
 from agnosticfair.server.plan import plan
@@ -172,8 +172,14 @@ def test_wide_rows_send_a_diagonal_and_learn_the_same(monkeypatch):
 
 def test_a_sensitive_feature_of_many_values_is_refused_by_a_sentence_about_bins():
     ages = [str(age) for age in range(17, 91)]
-    with pytest.raises(SettingsError, match="'age' has 74 groups, more than 50: cut it into bins"):
-        heads([("age", ages)])
+    column = Column.of((ages * 21)[: len(ROWS)])
+    for chosen_method in (PLAIN, method("fairfl")):
+        with pytest.raises(DataError, match=r"'age' has 74 groups, more than 50: cut .* into bins"):
+            fit(
+                {"a": replace(ROWS, sensitive_features={"age": column})},
+                chosen_method,
+                positive="yes",
+            )
     with pytest.raises(SettingsError, match="have 100 groups together, more than 50: cut them"):
         heads([("a", ages[:10]), ("b", ages[:10])], intersections=True)
     assert len(heads([("a", ages[:10]), ("b", ages[:10])])) == 21

@@ -160,7 +160,7 @@ def test_the_folds_by_which_learners_judge_have_enough_rows_of_every_group(tmp_p
     for number, (request, changes) in enumerate(
         (
             (Learn(HEADS, 5, 0, False, w), binned),
-            (level_of(5), binned),
+            (level_of(5, min_rows=100), binned),
             (Calibration(), estimated),
             (program_at(), estimated),
         )
@@ -831,6 +831,16 @@ def test_nodes_of_trees_are_there_and_named_once():
         {"forests": np.zeros(1)},
     ):
         assert asked_of(unseen(), level_of(**changes), ruled_task()) == refusal()
+
+
+def test_leaves_of_fewer_rows_than_the_site_says_are_refused_before_its_rows():
+    """The request says how many rows of all sites its nodes have; one that says less is refused unseen.  One that lies
+    is not: a site with three rows in a node cannot know whether others have seventeen (docs/trees.md)."""
+    for wrong in (20, 0, -5):
+        small = level_of(min_rows=wrong)
+        assert asked_of(unseen(min_rows=21), small, ruled_task()) == refusal()
+    site, _ = neighbours(0)
+    assert isinstance(asked_of(site, level_of(min_rows=21), ruled_task()), dict)
 
 
 def test_under_epsilon_there_are_no_estimates_but_linear_ones_and_no_sum_of_them_without_noise():

@@ -105,7 +105,6 @@ def audit(
     metric: str = PARITY.name,
     threshold: float = 0.5,
     positive: object = None,
-    scale: bool = True,
 ) -> Certificate:
     """What a model's decisions do in every named subgroup of the population, at a stated confidence.
 
@@ -134,8 +133,7 @@ def audit(
         Bound every mixture of the estimable subgroups, too.
     basis : Basis or callable, optional
         Bound reweightings by kernels, too: Gaussian ones, or a function from X to K, (n, M). They see every column
-        of numbers scaled to [0, 1] by its range, unless ``scale`` is False, and a table's rows as the model encodes
-        them.
+        of numbers scaled to [0, 1] by its range, and a table's rows as the model encodes them.
     bound : float, optional
         Of the adversary's alpha, for kernels: larger is a larger set; 5 unless said, infinity for none.
     floor : float
@@ -153,8 +151,6 @@ def audit(
         Of probabilities.
     positive : optional
         The label that counts as 1.
-    scale : bool
-        Scale columns of numbers to [0, 1].
 
     Returns
     -------
@@ -179,7 +175,7 @@ def audit(
         )
     rows = _rows(predictions_or_model, X, y, sensitive_features, positive, threshold)
     notes: tuple[str, ...] = () if rows.table.weights is None else (WEIGHTED,)
-    seen, units = _kernel_inputs(basis, request, rows, X, scale)
+    seen, units = _kernel_inputs(basis, request, rows, X)
     if cluster is not None:
         some = one_of_each(cluster, len(rows.table), seed)
         notes += (one_of_each_note(len(some), len(rows.table)),)
@@ -207,7 +203,7 @@ def audit(
 
 
 def _kernel_inputs(
-    basis: Any, request: AuditRequest, rows: _Rows, X: Any, scale: bool
+    basis: Any, request: AuditRequest, rows: _Rows, X: Any
 ) -> tuple[np.ndarray | None, tuple[Any, Any]]:
     """What kernels see of the rows, (n, d), or a function's kernels themselves, (n, M), and the units of the centres;
     None where no kernels are asked for."""
@@ -216,7 +212,7 @@ def _kernel_inputs(
         return None, units
     if callable(basis):
         return checked(basis, X, len(rows.table)), units
-    inputs = features(X, None if rows.model is None else rows.model.encoding, scale)
+    inputs = features(X, None if rows.model is None else rows.model.encoding)
     return inputs.at(slice(None)), units if isinstance(X, Table) else (inputs.low, inputs.span)
 
 

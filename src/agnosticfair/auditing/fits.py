@@ -158,20 +158,7 @@ def noisy_certificate(fitted: Fit) -> Certificate:
     training rows, and what it is at most there, all at once."""
     report, nothing = fitted.model.privacy or {}, float("nan")
     noisy = tuple(
-        SubgroupRecord(
-            name,
-            rows=int(rows),
-            difference=difference,
-            low=0.0,
-            high=at_most,
-            estimable=True,
-            ratio=nothing,
-            ratio_low=nothing,
-            ratio_high=nothing,
-            pair=(),
-            rates=(),
-            depth=min(k, 1),
-        )
+        SubgroupRecord(name, int(rows), difference, 0.0, at_most, True, depth=min(k, 1))
         for k, (name, rows, difference, at_most) in enumerate(report["subgroups"])
     )
     each = (

@@ -49,7 +49,7 @@ def features_of(encoding: Encoding) -> KernelInputs:
     return KernelInputs(encoding.names, low, span)
 
 
-def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> KernelInputs:
+def features(X: Any, encoding: Encoding | None = None) -> KernelInputs:
     """The features of a table, encoded, or of rows of numbers, (n, d), scaled to [0, 1] by their range.
 
     Rows of numbers are not copied.  encoding: a table's, by default the one it would agree on alone.
@@ -74,11 +74,10 @@ def features(X: Any, encoding: Encoding | None = None, scale: bool = True) -> Ke
     low, high = values.min(axis=0).astype(float), values.max(axis=0).astype(float)
     for name, *ends in zip(names, low, high, strict=True):
         _check_finite(ends, name)
-    low, span = units(low, high, scale)
+    low, span = units(low, high)
 
     def at(rows: slice) -> np.ndarray:  # on the grid other units give the same numbers
-        x = (values[rows] - low) / span
-        return on_grid(x, FEATURE_BITS) if scale else x
+        return on_grid((values[rows] - low) / span, FEATURE_BITS)
 
     return KernelInputs(names, low, span, len(values), at)
 

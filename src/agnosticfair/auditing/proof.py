@@ -228,15 +228,19 @@ def _recomputed(claims: Mapping[str, Any]) -> Iterator[str]:
     yield from differing(printed, expected)
     yield from _limit_holds(claims, true)
     if isinstance(claims.get("request"), Mapping):
-        yield from _request_holds(claims, claims["request"])
+        yield from _request_holds(claims, claims["request"], bool(counted.coarser))
 
 
-def _request_holds(claims: Mapping[str, Any], requested: Mapping[str, Any]) -> Iterator[str]:
-    """Whether it is the certificate of the audit that it says was asked for."""
+def _request_holds(
+    claims: Mapping[str, Any], requested: Mapping[str, Any], coarser: bool
+) -> Iterator[str]:
+    """Whether it is the certificate of the audit that it says was requested.  coarser: it has single values alone, for
+    pairs would be too many."""
     names = requested["sensitive_features"]
     compared = [" & ".join(names)] if requested["intersections"] else names
     printed = {k: claims[k] for k in ("precision", "metric", "floor")}
-    printed |= {k: claims["sums"][k] for k in ("depth", "min_share")}
+    printed["min_share"] = claims["sums"]["min_share"]
+    printed["depth"] = requested["depth"] if coarser else claims["sums"]["depth"]
     printed["mixtures"] = claims["mixtures"] is not None
     wrong = [name for name, value in printed.items() if requested[name] != value]
     if not _equal(claims["confidence"], 1 - (1 - requested["confidence"]) / len(compared)):

@@ -26,8 +26,8 @@ model. The bounds hold for rows held out from the fit."
 """Of a model of ours that came alone."""
 
 FOREIGN = (
-    "Whether the model was fitted or chosen on these rows cannot be told from its decisions: the bounds hold for rows \
-held out from that."
+    "Whether the model was fitted or chosen on these rows cannot be told from its decisions: the bounds hold only if \
+it was not."
 )
 """Of decisions that somebody else made."""
 

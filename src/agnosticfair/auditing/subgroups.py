@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import ceil, comb, prod
+from math import ceil, comb, nan, prod
 from typing import Any
 
 import numpy as np
@@ -85,12 +85,12 @@ class SubgroupRecord:
     low: float
     high: float
     estimable: bool
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    pair: tuple[str, ...]
-    rates: tuple[Rate, ...]
-    depth: int
+    ratio: float = nan
+    ratio_low: float = nan
+    ratio_high: float = nan
+    pair: tuple[str, ...] = ()
+    rates: tuple[Rate, ...] = ()
+    depth: int = 0
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -193,11 +193,9 @@ class CountedSubgroups:
         pairs = pairs.reshape(shape).astype(int)
         return cls(axes, subgroups, counts, sums["depth"], float(sums["min_share"]), pairs)
 
-    def worst(
-        self, metric: str, precision: float = 0.1, delta: float = 0.05
-    ) -> tuple[float, float]:
+    def worst(self, metric: str, precision: float = 0.1) -> tuple[float, float]:
         """The largest difference in an estimable subgroup, and overall: on these rows, nothing of it bounded."""
-        _, able, keep = self.levels(metric, precision, delta)
+        _, able, keep = self.levels(metric, precision, 0.05)
         value = confidence.on_rows(self.counts, metric, keep)
         return float(np.fmax.reduce(value[able], initial=value[0])), float(value[0])
 

@@ -102,10 +102,10 @@ def _coarse(
     intercept, which is whole."""
     fine = bits // 3
     x = on_grid(rows.numbers.copy(), (fine - rows.exponents)[:, None])
-    own = weighed(h.copy(), bits - 2 * fine, weights)
-    room = own.sum() * np.ldexp(1.0, 2 * (rows.exponents - fine))
+    coarse = weighed(h.copy(), bits - 2 * fine, weights)
+    room = coarse.sum() * np.ldexp(1.0, 2 * (rows.exponents - fine))
     room[-1] = 0.0
-    return x, own, room
+    return x, coarse, room
 
 
 MAX_DISTINCT = 0.7

@@ -270,14 +270,14 @@ def by_kernel(
     cell over the other's, with K = 1 as a last column, (.., G, F + 1)."""
     rows, L, F = client.prepare(task), task.basis, task.fair_basis
     K_L, K_F = client.cached(task, kernels, L), client.cached(task, kernels, F)
-    own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
+    columns_L, columns_F = (support(basis, client.key, task.clients) for basis in (L, F))
     of_fair = of_fair or (of_loss,)
     psi_L = np.zeros(width(L, task.clients))
     psi = np.zeros((len(of_fair), task.strata, width(F, task.clients) + 1))
     for j, chunk in rows.chunks():
-        psi_L[own_L] += (K_L(chunk) @ of_loss[chunk]).numpy()
+        psi_L[columns_L] += (K_L(chunk) @ of_loss[chunk]).numpy()
         for k, v in enumerate(of_fair):
-            psi[k, j, own_F] += (K_F(chunk) @ v[chunk]).numpy()
+            psi[k, j, columns_F] += (K_F(chunk) @ v[chunk]).numpy()
             psi[k, j, -1] += float(v[chunk].double().sum())
     return psi_L, psi
 

@@ -81,8 +81,8 @@ def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
     task, request, rows = broadcast.task, broadcast.request, client.prepare(broadcast.task)
     L, F = task.basis, task.fair_basis
     K_L, K_F = client.cached(task, kernels, L), client.cached(task, kernels, F)
-    own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
-    alpha, C, share, D = request.alpha[own_L], request.C, request.share, len(request.w)
+    columns_L, columns_F = (support(basis, client.key, task.clients) for basis in (L, F))
+    alpha, C, share, D = request.alpha[columns_L], request.C, request.share, len(request.w)
     scalars = len(OF_LOSS) - 1, len(OF_FAIR) - 1
     by_loss = np.zeros((width(L, task.clients), scalars[0] + D))
     by_fair = np.zeros((task.strata, width(F, task.clients) + 1, scalars[1] + D))
@@ -100,14 +100,14 @@ def sums(client: Client, broadcast: Broadcast[Sums]) -> Reply:
         )  # unlike X @ w, the same for a row wherever it stands
         v = row_values(d, rows.y[chunk], request.surrogate)
         V = weighed(filled(V_L, *of_loss(v), X), bits_L, weights)
-        by_loss[own_L] += k_L.T @ V
+        by_loss[columns_L] += k_L.T @ V
         plain += V.sum(axis=0)
         V = weighed(filled(V_F, *of_fair(v), X), bits_F, weights)
-        by_fair[j, own_F] += k_F.T @ V
+        by_fair[j, columns_F] += k_F.T @ V
         by_fair[j, -1] += V.sum(axis=0)
         correct += float(v.right @ V[:, MASS])
         h = ((1.0 - share) + share * (k_L @ alpha)) * v.hessian
-        h += (k_F @ C[j, own_F] + C[j, -1]) * v.g_hessian
+        h += (k_F @ C[j, columns_F] + C[j, -1]) * v.g_hessian
         H += X.T @ weighed(X * h[:, None], bits_x + KERNEL_BITS - FEATURE_BITS, weights)
     return Reply(broadcast.round, fields_of(plain, by_loss, by_fair, H, correct))
 
@@ -117,7 +117,7 @@ def trials(client: Client, broadcast: Broadcast[Trials]) -> Reply:
     task, W, rows = broadcast.task, broadcast.request.W, client.prepare(broadcast.task)
     L, F = task.basis, task.fair_basis
     K_L, K_F = client.cached(task, kernels, L), client.cached(task, kernels, F)
-    own_L, own_F = (support(basis, client.key, task.clients) for basis in (L, F))
+    columns_L, columns_F = (support(basis, client.key, task.clients) for basis in (L, F))
     by_loss = np.zeros((width(L, task.clients), len(W)))
     by_fair = np.zeros((task.strata, width(F, task.clients) + 1, len(W)))
     plain, spare = np.zeros(len(W)), base_bits(task.n) - KERNEL_BITS
@@ -128,8 +128,8 @@ def trials(client: Client, broadcast: Broadcast[Trials]) -> Reply:
         d = np.stack([np.einsum("ij,j->i", X, w) for w in W], axis=1)
         losses = weighed(log_loss(d, y[:, None]), bits, weights)
         hat = weighed((d > 0).astype(float), bits, weights)
-        by_loss[own_L] += K_L(chunk).T @ losses
-        by_fair[j, own_F] += K_F(chunk).T @ hat
+        by_loss[columns_L] += K_L(chunk).T @ losses
+        by_fair[j, columns_F] += K_F(chunk).T @ hat
         by_fair[j, -1] += hat.sum(axis=0)
         plain += losses.sum(axis=0)
     fields = {"loss": plain, "psi_L": by_loss.T, "psi_hat": np.moveaxis(by_fair, -1, 0)}

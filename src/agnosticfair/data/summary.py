@@ -15,7 +15,9 @@ from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, FederationError
 
 MAX_LABELS = 20
-MAX_GROUPS = 100
+MAX_GROUPS = 50
+"""A sensitive feature with more is an age or an identifier: its groups are too small to compare."""
+
 MAX_FEATURES = 10_000
 MAX_VALUES = 200
 """A column with more values names nobody's subgroup."""
@@ -297,8 +299,8 @@ def check_statistics(statistics: SummaryStatistics) -> None:
             )
         if len(groups) > MAX_GROUPS:
             raise DataError(
-                f"sensitive feature {sensitive_feature!r} has {len(groups)} groups; fairness between more than "
-                f"{MAX_GROUPS} cannot be measured: join them, or name another column"
+                f"sensitive feature {sensitive_feature!r} has {len(groups)} groups, more than {MAX_GROUPS}: "
+                "cut its numbers into bins in the file (under 30, 30 to 50, 50 or more), or join its values"
             )
     if not statistics.numeric and not statistics.categorical:
         raise DataError("there are no feature columns: keep at least one beside label and groups")

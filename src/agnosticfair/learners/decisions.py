@@ -156,11 +156,11 @@ def codes(decision: Decision, table: Table, who: str, client: str = "") -> np.nd
     axes, _ = decision.subgroups.agreed
     unknown = [a for a, axis in enumerate(axes) if axis.name == SITE and client not in axis.values]
     known = tuple(axis for a, axis in enumerate(axes) if a not in unknown)
-    codes_found = np.full((len(table), len(axes)), -1, np.int16)
-    codes_found[:, [a for a in range(len(axes)) if a not in unknown]] = codes_of(
+    codes = np.full((len(table), len(axes)), -1, np.int16)
+    codes[:, [a for a in range(len(axes)) if a not in unknown]] = codes_of(
         table, known, who, client
     )
-    return codes_found
+    return codes
 
 
 def of_probabilities(

@@ -15,6 +15,7 @@ import numpy as np
 
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.rows import folds_by_features
+from agnosticfair.data.summary import MAX_GROUPS
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.learners import linear, trees
@@ -221,10 +222,6 @@ def of_all_rows(estimates: Estimates) -> Estimates:
     return replace(estimates, folds=0, arrays=arrays)
 
 
-MAX_GROUPS = 50
-"""A sensitive feature with more is an age or an identifier: its groups are too small to compare."""
-
-
 @dataclass(frozen=True)
 class Head:
     """A binary target.
@@ -300,11 +297,6 @@ def blocks(
                 f"sensitive feature {name!r} has one group ({', '.join(map(repr, groups))}); fairness compares two or "
                 "more: check the column, or take another one"
             )
-        if len(groups) > MAX_GROUPS:
-            raise SettingsError(
-                f"sensitive feature {name!r} has {len(groups)} groups, more than {MAX_GROUPS}: cut it into bins, or "
-                "join its values"
-            )
     together = prod(len(groups) for _, groups in sensitive_features)
     if intersections and together > MAX_GROUPS:
         raise SettingsError(
@@ -323,13 +315,13 @@ def _of_groups(
     names: tuple[str, ...], groups: list[tuple[str, ...]], labels: tuple[int, ...], several: bool
 ) -> list[Head]:
     two, label = len(groups) == 2, labels[0] if len(labels) == 1 else None
-    heads_found = []
+    group_heads = []
     for group in groups[1:] if two else groups:
         pairs = zip(names, group, strict=True)
         what = " & ".join(f"{name}={value}" if several else value for name, value in pairs)
         text = f"group:{what}" + ("" if label is None else f"|{label}")
-        heads_found.append(Head(text, names, group, label, groups[0] if two else ()))
-    return heads_found
+        group_heads.append(Head(text, names, group, label, groups[0] if two else ()))
+    return group_heads
 
 
 def targets(

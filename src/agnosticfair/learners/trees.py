@@ -65,9 +65,9 @@ def of_all_rows(arrays: Arrays, folds: int) -> dict[str, np.ndarray]:
     models, heads = np.asarray(arrays["shape"]).tolist()
     sizes = np.asarray(arrays["sizes"])  # bytes of every forest
     begin = int(sizes[: folds * heads].sum())
-    kept_arrays = {k: arrays[k] for k in ("edges", "edge_sizes", "codes", "gain")}
+    bins = {k: arrays[k] for k in ("edges", "edge_sizes", "codes", "gain")}
     return {
-        **kept_arrays,
+        **bins,
         "forests": arrays["forests"][begin:],
         "sizes": sizes[folds * heads :],
         "shape": np.array([models - folds, heads], np.uint16),

@@ -298,7 +298,7 @@ def within(counts: np.ndarray, sample: Sample, delta: float, metric: str) -> flo
     rows = _above(_below(sample.rows, one), L)
     pairs = may_count(sample, rows, _above(_below(sample.total, one), L))
     k, n = compared(counts, metric)
-    bounds_found = [0.0]
+    bounds = [0.0]
     for (i, j), inside in pairs.items():
         for y in range(len(k)) if inside.any() else ():
             some = k[y][[j, i]][:, inside], n[y][[j, i]][:, inside]
@@ -306,8 +306,8 @@ def within(counts: np.ndarray, sample: Sample, delta: float, metric: str) -> flo
                 up = clopper_pearson(some[0][0], some[1][0], 2 * UPPER * delta)[1]
             else:
                 up = largest(*some, UPPER * delta)
-            bounds_found.append(float(up.max()))
-    return min(max(bounds_found), 1.0)
+            bounds.append(float(up.max()))
+    return min(max(bounds), 1.0)
 
 
 def may_count(

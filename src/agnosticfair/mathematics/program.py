@@ -261,6 +261,8 @@ def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
     left = residual(g, x, at.up, at.down, at.curvature)
     if (moving | (left > 0)).sum() > max_active(at.mass.size):
         near += 1e6 + 1e9 * np.minimum(left, 1.0)
+    if at.worst is not None:  # what an adversary takes from one weight she gives to another
+        near[at.rates : -1][x[at.rates : -1] > 0] = np.inf
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
     support, (few, share) = int((near >= 1e6).sum()), BESIDE
     room = min(max_active(at.mass.size), support + few + int(share * support))

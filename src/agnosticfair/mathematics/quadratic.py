@@ -294,6 +294,8 @@ def lasso_on_simplex(
     array([0.75, 0.25])
     """
     total = x0[inside].sum()
+    if not total:
+        return lasso_step(H, g, x0, np.where(inside, np.inf, up), down)
 
     def at(multiplier: float) -> tuple[float, np.ndarray]:
         x = lasso_step(H, g, x0, up + multiplier * inside, down)

@@ -266,20 +266,18 @@ class Points:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """What a site's sums look like."""
         T, K, P = self.A.shape
-        shapes_found: dict[str, tuple[int, ...]] = dict.fromkeys(
-            ("value", "utility", "right"), (T,)
-        )
-        shapes_found |= {"positives": (T,), "decided": (T, P, K)}
+        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("value", "utility", "right"), (T,))
+        shapes |= {"positives": (T,), "decided": (T, P, K)}
         if self.W is not None:
-            shapes_found["worth"] = (T, K)
+            shapes["worth"] = (T, K)
         if self.directions is not None:
             a = self.directions.size
-            shapes_found |= {"hessian": (a * (a + 1) // 2,), "curvature": (), "drawn": ()}
+            shapes |= {"hessian": (a * (a + 1) // 2,), "curvature": (), "drawn": ()}
         if self.masses:
-            shapes_found |= {"mass": (P, K), "members": (K,), "totals": (3,)}
+            shapes |= {"mass": (P, K), "members": (K,), "totals": (3,)}
         if self.masses and self.W is not None:
-            shapes_found["worths"] = (K,)
-        return shapes_found
+            shapes["worths"] = (K,)
+        return shapes
 
 
 def evaluate(

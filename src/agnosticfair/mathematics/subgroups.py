@@ -450,8 +450,8 @@ def cross(codes: np.ndarray, sizes: Sequence[int], limit: int = MAX_CROSSED) -> 
         hot = [v[:, None] == np.arange(sizes[a]) for a, v in zip(group, each, strict=True)]
         flat = np.ravel_multi_index(columns, shape) if len(codes) else np.zeros(0, np.intp)
         at = [place for a in group for place in range(starts[a], starts[a + 1])]
-        own_places = slice(len(order), len(order) + len(at))
-        blocks.append(Block(flat, np.hstack(hot).astype(float), own_places))
+        places = slice(len(order), len(order) + len(at))
+        blocks.append(Block(flat, np.hstack(hot).astype(float), places))
         order += at
     return Crossed(tuple(blocks), np.array(order, int))
 

@@ -257,7 +257,7 @@ def pack(message: Message) -> bytes:
     number = _number(header["kind"])
     # a fresh C-ordered copy each: the bytes must not depend on how an array came about
     return save(
-        {k: np.array(v, dtype=_kept(k, v) or number, order="C") for k, v in arrays.items()},
+        {k: np.array(v, dtype=_narrow(k, v) or number, order="C") for k, v in arrays.items()},
         {"agnosticfair": text},
     )
 
@@ -267,10 +267,10 @@ def _number(kind: object) -> type:
     return np.uint64 if kind == "masked" else np.float64
 
 
-def _kept(name: str, value: np.ndarray) -> np.dtype[Any] | None:
+def _narrow(name: str, value: np.ndarray) -> np.dtype[Any] | None:
     """The kind of number that an array has kept: estimates may be packed small."""
-    narrow = name.startswith("task.estimates.") and value.dtype in NARROW
-    return value.dtype if narrow else None
+    is_narrow = name.startswith("task.estimates.") and value.dtype in NARROW
+    return value.dtype if is_narrow else None
 
 
 def unpack(content: bytes, who: str = "a client") -> Message:
@@ -336,7 +336,7 @@ def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raise ValueError(f"its format is not {FORMAT}")
     number = np.dtype(_number(header["kind"]))
     for name, value in arrays.items():
-        if value.dtype != (_kept(name, value) or number):
+        if value.dtype != (_narrow(name, value) or number):
             raise ValueError(f"{name} is {value.dtype}, not {number}")
     return header, arrays
 

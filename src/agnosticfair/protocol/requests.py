@@ -336,10 +336,10 @@ class TrainNetwork:
 
     def shapes(self, task: Task) -> Shapes:
         of_sums = sums.shapes(1, len(self.alpha), *self.C.shape)
-        shapes_found = dict.fromkeys(("gradient", "moved", "squares"), self.w.shape)
+        of_weights = dict.fromkeys(("gradient", "moved", "squares"), self.w.shape)
         return {k: v for k, v in of_sums.items() if k not in sums.GRADIENTS} | {
             "mass": (),
-            **shapes_found,
+            **of_weights,
         }
 
 

@@ -102,15 +102,16 @@ class FineCounts:
 @request(
     "level",
     hist="for each node of the trees that grow: how many rows have each bin or category of every column, and the "
-    "sums of their gradients, which tell how many have the label or the group; an honest coordinator splits no node "
-    "below min_rows rows of all sites together, which a site cannot check; a single site may have one",
+    "sums of their gradients, which tell how many have the label or the group; a node has at least as many rows of all "
+    "sites together as the request says, a bin in it, or a single site, may have one",
     tree_loss="how well trees fit rows that they were not grown from",
 )
 class Level:
     """Histograms of a level of all trees that grow: of ``count``, (P, 2), models and nodes.
 
     forests, growing: the trees so far and those that grow, packed (``mathematics.trees``): with them any client can
-    begin here.  edges, edge_sizes, codes: the bins.
+    begin here.  edges, edge_sizes, codes: the bins.  min_rows: that a node has, of all sites together; a coordinator
+    says so, and a site refuses less than its own min-rows.
     """
 
     heads: tuple[Head, ...]
@@ -123,6 +124,7 @@ class Level:
     forests: np.ndarray
     growing: np.ndarray
     count: np.ndarray
+    min_rows: int
 
     @property
     def binning(self) -> Binning:

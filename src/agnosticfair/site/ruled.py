@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import Binning
-from agnosticfair.learners.estimates import LEARNERS, MAX_GROUPS, Estimates, Head, learned, strata
+from agnosticfair.data.summary import MAX_GROUPS
+from agnosticfair.learners.estimates import LEARNERS, Estimates, Head, learned, strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.basis import width
@@ -152,6 +153,7 @@ def _level(by: Judgement, broadcast: Broadcast[Any]) -> None:
     request, task = broadcast.request, broadcast.task
     _trained(by, broadcast)
     _binning(by, request.binning, task)
+    need(request.min_rows >= by.policy.min_rows, f"leaves have {request.min_rows} rows")
     bins, models = request.binning.bins(task.encoding), len(request.heads) * (request.folds + 1)
     done, growing = (unpack(from_numbers(v), bins) for v in (request.forests, request.growing))
     need(len(done) == len(growing) == models, "there are not trees for each model")

@@ -111,12 +111,12 @@ class PrivateGradients:
 
     def shapes(self, task: Task) -> Shapes:
         D, G = len(self.w), task.strata
-        shapes_found = {
+        shapes = {
             "gradient": (D,),
             "group_gradients": (len(self.active), G, D),
             "hessian": (),
         }
-        return {**shapes_found, "hat": (places(task), G)}
+        return {**shapes, "hat": (places(task), G)}
 
 
 @request("private_heads")

@@ -64,14 +64,14 @@ def streams(
     sites, and takes off those with earlier ones."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    streams_found = []
+    streams = []
     for other, offer in offers.items():
         if other != site:
             both = shared(masking, offer.public, session, MASK, f"site {other!r}", 64)
             cipher = Cipher(algorithms.AES(both[:32]), modes.CTR(bytes(BLOCK))).encryptor()
             combine = np.add if site < other else np.subtract
-            streams_found.append(MaskStream(combine, cipher, both[32:]))
-    return streams_found
+            streams.append(MaskStream(combine, cipher, both[32:]))
+    return streams
 
 
 def mask(mask_streams: Sequence[MaskStream], request: bytes, size: int) -> np.ndarray:
