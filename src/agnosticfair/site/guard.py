@@ -1,4 +1,4 @@
-"""Who stands before a site's rows: a request is judged first, and what goes wrong afterwards is told to nobody else."""
+"""Who stands before a site's rows: a request is judged first, and what goes wrong afterwards stays in the log."""
 
 from __future__ import annotations
 
