@@ -25,18 +25,18 @@ from pyarrow import csv
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
-from agnosticfair_research.datasets import dataset, load_dataset
-from agnosticfair_research.splits import shift
+from agnosticfair_research.datasets import load_dataset
+from agnosticfair_research.splits import iid
 
-SITES = ("north", "south", "east", "west")
 ROUNDS = 12
 
 
 def write_sites(folder: Path, sites: int) -> dict[str, Path]:
     """Adult's rows, a file per site."""
     found = {}
-    train = shift(load_dataset("adult"), dataset("adult"), sites, 0).train
-    for key, table in zip(SITES, train.values(), strict=False):
+    train = iid(load_dataset("adult"), sites, 0).train
+    for number, table in enumerate(train.values()):
+        key = f"s{number:03}"
         columns: dict = {**table.numeric, "income": table.target.values()}
         for kept in (table.categorical, table.sensitive_features):
             columns |= {name: column.values() for name, column in kept.items()}
@@ -67,8 +67,8 @@ def watch_rounds(bank: Path, named: dict[str, int], told: dict[Any, dict[str, fl
     """Write down what every process has used by the end of each round."""
     while "ended" not in told:
         with suppress(OSError, ValueError, KeyError):
-            round_ = json.loads((bank / "results" / "progress.json").read_text())["round"]["round"]
-            told.setdefault(round_, processor_seconds(named))
+            round_ = json.loads((bank / "state" / "run.json").read_text())["round"]["round"]
+            told.setdefault(round_, processor_seconds(named) | {"at": time.monotonic()})
         time.sleep(0.1)
 
 
@@ -85,15 +85,16 @@ def deployed(
     settings = bank / "federation.toml"
     settings.write_text(settings.read_text().replace("certify = true", "certify = false"))
     started = [
-        subprocess.Popen(["sh", str(bank / f"start-{name}.sh")], env=own)
-        for name in ("superlink", *files)
+        subprocess.Popen(["sh", str(bank / f"start-{name}.sh")], env=own, stdout=subprocess.DEVNULL)
+        for name in files
     ]
+    run = subprocess.Popen([*command, "run", str(bank)], env=own, stdout=subprocess.DEVNULL)
     used: dict[Any, dict[str, float]] = {}
-    pids = {name: p.pid for name, p in zip(("superlink", *files), started, strict=True)}
+    pids = {name: p.pid for name, p in zip(("run", *files), (run, *started), strict=True)}
     watching = threading.Thread(target=watch_rounds, args=(bank, pids, used))
     watching.start()
     try:
-        subprocess.run([*command, "run", str(bank)], check=True, env=own)
+        assert run.wait() == 0
     finally:
         used["ended"] = {}
         watching.join()
@@ -101,7 +102,8 @@ def deployed(
             process.terminate()
         for process in started:
             process.wait()
-    events = map(json.loads, (bank / "state" / "north.log").read_text().splitlines())
+    log = bank / "state" / f"{next(iter(files))}.log"
+    events = map(json.loads, log.read_text().splitlines())
     times = [
         datetime.fromisoformat(event["time"]).timestamp()
         for event in events
@@ -140,8 +142,11 @@ def main() -> None:
         f"from nothing to a model of {request.sites} sites: {total:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of "
         f"processors over all processes; the bare engine's fit {spent:.1f} s"
     )
-    told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in each.items())
-    print(f"processors' seconds a round (the SuperLink's with its ServerApp): {told}")
+    own = each.pop("run")
+    print(
+        f"processors' seconds a round: coordinator {own:.3f}, a site {statistics.mean(each.values()):.3f}"
+    )
+    print("messages a round: one request and one answer for each site")
     print(
         f"median round: deployed {there:.2f} s, bare engine {here:.2f} s, ratio {there / here:.1f}"
     )

@@ -21,7 +21,7 @@ from agnosticfair.data.table import Column, Table, concatenate
 from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.mathematics.subgroups import members, sizes_of, starts_of
 from agnosticfair.monitoring.baseline import baseline_of as monitored
-from agnosticfair.monitoring.mix import mix_changed
+from agnosticfair.monitoring.baseline import mix_changed
 from agnosticfair.monitoring.monitor import Monitor
 from agnosticfair.monitoring.verdict import rates_of
 from agnosticfair_research.datasets import dataset, load_dataset

@@ -24,7 +24,7 @@ from write_privacy import keep
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import Network, method
 from agnosticfair.protocol.messages import pack
-from agnosticfair.site.rehearsal import rehearsed
+from agnosticfair.site.guard import rehearsed
 from agnosticfair_research.datasets import load_dataset
 from agnosticfair_research.splits import iid
 

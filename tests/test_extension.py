@@ -138,6 +138,7 @@ DESCENT = SimpleNamespace(
     init=begun,
     request=lambda state: Gradient(state.w),
     step=moved,
+    largest_requests=lambda state: {"every round": Gradient(state.w)},
     worst_cases=lambda state: (float("nan"), float("nan")),
     start_of=lambda state: None,
 )
@@ -217,6 +218,7 @@ PRIOR = SimpleNamespace(
     init=before_the_prior,
     request=lambda state: state.request,
     step=the_prior,
+    largest_requests=lambda state: {"the round": state.request},
     worst_cases=lambda state: (float("nan"), float("nan")),
     start_of=lambda state: None,
     estimates_of=lambda state, plan: Estimates(

@@ -90,6 +90,13 @@ def test_data_sets_are_counted_by_limit():
     assert reached(judged(aggregate(cells))) == {0.1: (1, 2)}
 
 
+def test_a_data_set_with_nobody_to_compare_with_is_met_in_the_lax_reading_only():
+    cells = judged(aggregate([cell("rule"), cell("other", p90=0.2, top=0.3, balanced=0.75)]))
+    assert (reached(cells), reached(cells, empty=True)) == ({0.1: (0, 1)}, {0.1: (1, 1)})
+    lost = judged(aggregate([cell("rule"), cell("other", p90=0.05)]))
+    assert reached(lost, empty=True) == {0.1: (0, 1)}
+
+
 def test_the_page_shows_every_number_and_who_gave_none():
     failed = cell("other", 1) | {"rows": [], "settings": [], "why": "it broke"}
     cells = [cell("rule"), cell("other", p90=0.234, top=0.345), failed]

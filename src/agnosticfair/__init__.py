@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from agnosticfair.mathematics.metrics import METRICS, Metric, register_metric
     from agnosticfair.methods import METHODS, Method, Network, method
     from agnosticfair.model import Model, load_model
-    from agnosticfair.monitoring.classifier import MonitoredClassifier
-    from agnosticfair.monitoring.monitor import Monitor
+    from agnosticfair.monitoring.monitor import Monitor, MonitoredClassifier
     from agnosticfair.target import target_weights
 
 __version__ = "0.1.0"
@@ -47,8 +46,7 @@ _HOMES = {
     "mathematics.metrics": ("METRICS", "Metric", "register_metric"),
     "methods": ("METHODS", "Method", "Network", "method"),
     "model": ("Model", "load_model"),
-    "monitoring.classifier": ("MonitoredClassifier",),
-    "monitoring.monitor": ("Monitor",),
+    "monitoring.monitor": ("MonitoredClassifier", "Monitor"),
     "target": ("target_weights",),
 }
 _ROOMS = {name: room for room, names in _HOMES.items() for name in names}

@@ -42,7 +42,7 @@ from agnosticfair.server import checkpoints, rule, solvers
 from agnosticfair.server import plan as server
 from agnosticfair.server.plan import Beginning, Start
 from agnosticfair.server.plan import checked_centres as checked_centres
-from agnosticfair.site.rehearsal import rehearsed
+from agnosticfair.site.guard import rehearsed
 from agnosticfair.threads import cpus, one_thread
 
 

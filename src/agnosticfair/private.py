@@ -56,8 +56,7 @@ from agnosticfair.server.private import (
     trained,
 )
 from agnosticfair.server.subgroup_axes import single_values, subgroup_names, with_subgroup_set
-from agnosticfair.site.guard import Quiet, guarded
-from agnosticfair.site.rehearsal import rehearsal_policy, rehearsed
+from agnosticfair.site.guard import Quiet, guarded, rehearsal_policy, rehearsed
 from agnosticfair.threads import one_thread
 
 SHARES = {

@@ -90,7 +90,7 @@ CONFIDENCE = Kind("a number between 0 and 1, both left out", lambda v: 0 < v < 1
 COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral, int)
 NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral, int)
 FLAG = Kind("a bool", type=bool, read=bool)
-WORD = Kind("a name, or the part of a method that it names", type=object, read=str)
+WORD = Kind("a name, or the record that it names", type=object, read=str)
 WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
 DEPTH = Kind("1, 2 or 3", lambda v: 1 <= v <= 3, Integral, int)
 NAMES = Kind("names of columns", type=object, read=names_of)
@@ -172,9 +172,9 @@ class Setting:
     words : str
         What it is, for the help of its option and the estimator's documentation.
     kind : Kind, type or None
-        What a value must be; None where the part it reaches looks by itself. A ``Kind`` has an option.
+        What a value must be; None where the record it reaches checks it. A ``Kind`` has an option.
     field : str
-        Its name in the part it reaches, where that is another one.
+        Its name in the record it reaches, where that is another one.
     """
 
     name: str
@@ -255,7 +255,7 @@ def _of_rules() -> tuple[Setting, ...]:
         Setting("learner", R, "What estimates probabilities: 'auto', 'additive', ...", LEARNER),
         Setting("costs", R, "Of a false positive and a false negative, or 'balanced'.", COSTS),
         Setting("positive_rate", R, "Lowest and highest share of positive decisions.", RATES),
-        Setting("overall", R, "Largest difference overall; by default a part of tau.", GAP),
+        Setting("overall", R, "Largest difference overall; by default a share of tau.", GAP),
         Setting("min_people", R, "Expected people of each group in a subgroup.", POSITIVE),
         Setting("learning_folds", R, "Folds by which rows are judged.", FOLDS, "folds"),
         Setting("aware", R, "Decide by the sensitive feature itself, not an estimate.", FLAG),
@@ -270,7 +270,7 @@ for _setting in (*_of_constraints(), *_of_methods(), *_of_rules()):
 
 
 def check_settings(record: object, *reach: Reach) -> None:
-    """Raise for the first field of a part of a method that is not what its setting must be."""
+    """Raise for the first field of a record of a method that is not what its setting must be."""
     for setting in SETTINGS.values():
         if setting.reach in reach and setting.kind is not None and not setting.field:
             require(setting.kind, **{setting.name: getattr(record, setting.name)})

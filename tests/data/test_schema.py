@@ -13,7 +13,7 @@ from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit, in_process
-from agnosticfair.site.rehearsal import rehearsed
+from agnosticfair.site.guard import rehearsed
 
 ROWS = small_table(300, 1)
 DRAFT = schema_of(summary_statistics(ROWS, "all"), "y")

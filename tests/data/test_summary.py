@@ -191,7 +191,7 @@ def test_no_clients():
 def test_damaged_json_is_refused(change, message):
     good = statistics([(0.0, "a", "y", "F")]).to_json()
     with pytest.raises(
-        FederationError, match=f"summary statistics of client 'b' is damaged: .*{message}"
+        FederationError, match=f"summary statistics of client 'b' are damaged: .*{message}"
     ):
         SummaryStatistics.from_json(good | change, "client 'b'")
 

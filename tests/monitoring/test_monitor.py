@@ -11,8 +11,7 @@ from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.subgroups import members
-from agnosticfair.monitoring.baseline import baseline_of
-from agnosticfair.monitoring.mix import nearest, reachable, shares_within
+from agnosticfair.monitoring.baseline import baseline_of, nearest, reachable, shares_within
 from agnosticfair.monitoring.monitor import Monitor, described
 from agnosticfair.monitoring.state import from_bytes
 from agnosticfair.monitoring.verdict import subgroup_differences

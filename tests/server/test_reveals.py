@@ -18,7 +18,7 @@ from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack
 from agnosticfair.server.plan import consents
 from agnosticfair.server.reveals import UNSAID, explain, explain_audit, explain_secure
-from agnosticfair.site.rehearsal import rehearsed
+from agnosticfair.site.guard import rehearsed
 
 TABLES = dealt(small_table(300, 4), 3)
 

@@ -32,9 +32,8 @@ from agnosticfair.protocol.requests import (
     TrainNetwork,
 )
 from agnosticfair.server import plan as server
-from agnosticfair.site.guard import guarded
+from agnosticfair.site.guard import guarded, rehearsed
 from agnosticfair.site.policy import SitePolicy
-from agnosticfair.site.rehearsal import rehearsed
 
 ROWS = small_table(240, 5)
 SITES = ("north", "south")

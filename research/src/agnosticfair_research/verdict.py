@@ -169,6 +169,7 @@ class Pair:
     outcome: str
 
 
+NOBODY = "nobody to compare with"
 OUTCOMES = {
     "lower": "as accurate, and ours is lower in p90 and max",
     "better": "ours is more accurate by two points or more at no larger p90",
@@ -247,7 +248,7 @@ def _judged(dataset: str, limit: float, lines: Sequence[Json]) -> Judged:
     deciding = tuple(min(those, key=_rank) for those in pairs.values())
     lost = [pair.rival for pair in deciding if pair.outcome == "lost"]
     won = [pair for pair in deciding if pair.outcome in ("lower", "better")]
-    why = f"to {', '.join(lost)}" if lost else "" if won else "nobody to compare with"
+    why = f"to {', '.join(lost)}" if lost else "" if won else NOBODY
     return Judged(dataset, limit, ours, deciding, bool(won) and not lost, why)
 
 
@@ -256,8 +257,10 @@ def _rank(pair: Pair) -> tuple[int, float]:
     return ("lost", "lower", "better", "elsewhere").index(pair.outcome), abs(pair.more)
 
 
-def reached(cells: Sequence[Judged]) -> dict[float, tuple[int, int]]:
-    """By limit: on how many data sets the verdict is met, and of how many."""
-    limits = sorted({cell.limit for cell in cells})
-    at = {limit: [cell.met for cell in cells if cell.limit == limit] for limit in limits}
+def reached(cells: Sequence[Judged], empty: bool = False) -> dict[float, tuple[int, int]]:
+    """By limit: on how many data sets the verdict is met, and of how many.  empty: where nobody can be compared it
+    counts as met, as "every method at like balanced accuracy" can be read."""
+    at: dict[float, list[bool]] = {limit: [] for limit in sorted({cell.limit for cell in cells})}
+    for cell in cells:
+        at[cell.limit].append(cell.met or (empty and cell.why == NOBODY))
     return {limit: (sum(met), len(met)) for limit, met in at.items()}

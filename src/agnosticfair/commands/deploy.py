@@ -151,7 +151,8 @@ def run(
 ) -> None:
     """Open the door to the sites, train, and leave model, history and certificate.
 
-    Ctrl-C or 'deploy stop' ends it; the next run goes on from its checkpoint.
+    Ctrl-C or 'deploy stop' ends it; the next run goes on from its checkpoint
+    (with --limit or --epsilon it begins anew).
     """
     from agnosticfair.commands.output import progress, round_words
     from agnosticfair.deploy.folder import read_config
@@ -173,7 +174,10 @@ def run(
         try:
             done = run_federation(folder, Notify(on_round, _trouble), timeout)
         except KeyboardInterrupt:
-            print("The run is stopped; the next one goes on from its checkpoint.")
+            kept = any(Path(str(config["checkpoint"])).glob("*"))
+            print(
+                f"The run is stopped; the next one {'goes on from its checkpoint' if kept else 'begins anew'}."
+            )
             raise typer.Exit(130) from None
     results = {"run": done.run, "folder": str(done.folder), **done.history}
     if as_json:
@@ -197,7 +201,7 @@ def site(
 
 @deploy.command(epilog="Example: agnosticfair deploy stop bank")
 def stop(folder: Folder) -> None:
-    """Stop the run that goes on; the next one goes on from its checkpoint."""
+    """Stop the run that goes on; the next one goes on from its checkpoint, if it has left one."""
     from agnosticfair.deploy.folder import read_settings
     from agnosticfair.deploy.runner import stop as end
 

@@ -146,7 +146,7 @@ def chosen_columns(
     others: Mapping[str, Sequence[str]],
     clients: Sequence[str],
 ) -> tuple[str, ...]:
-    """The columns whose values name subgroups: those asked for, '*' being all features, which are meant unless said,
+    """The columns whose values name subgroups: those asked for, '*' being all features, which are the default,
     but for those with more than MAX_VALUES.  others: the values of further columns."""
     known = {**dict.fromkeys(statistics.numeric), **dict.fromkeys(statistics.categorical)}
     few = sorted(k for k in known if len(statistics.categorical.get(k, ())) <= MAX_VALUES)
@@ -185,21 +185,9 @@ def axes_of(
     others: Mapping[str, Sequence[str]] | None = None,
     clients: Sequence[str] = (),
 ) -> tuple[Axis, ...]:
-    """The axes that all clients share.
-
-    Parameters
-    ----------
-    statistics : Summary statistics
-        Of all clients together: categories and ranges.
-    counts : mapping
-        Column of numbers -> ``histogram`` over its agreed range, added up over clients.
-    bins : int
-        Of a number, each with about the same share of rows.
-    columns : sequence of str, optional
-        Those that name subgroups; '*' is all features, which are meant unless said, and 'site' the client.
-    others : mapping, optional
-        Values of further columns.
-    """
+    """The axes that all clients share.  counts: column of numbers -> ``histogram`` over its agreed range, added up over
+    clients.  bins: of a number, each with about as many rows.  columns: as ``chosen_columns`` has them, 'site'
+    being the client.  others: values of further columns."""
     others = others or {}
     axes = []
     for name in chosen_columns(statistics, columns, others, clients):
@@ -258,8 +246,8 @@ def codes_of(
                     f"{who} has no column of numbers {axis.name!r}, whose bins name subgroups: add it"
                 )
             check_finite(axis.name, table.numeric[axis.name], who, missing=True)
-            one_bin = bin_codes(table.numeric[axis.name], axis.edges)
-            codes[:, c] = np.where(one_bin < len(axis.values), one_bin, -1)
+            bin_of_row = bin_codes(table.numeric[axis.name], axis.edges)
+            codes[:, c] = np.where(bin_of_row < len(axis.values), bin_of_row, -1)
         elif axis.name == SITE and client in axis.values:
             codes[:, c] = axis.values.index(client)
         else:
@@ -381,7 +369,7 @@ def fine_bin_counts(encoding: Encoding, table: Table, cuts: np.ndarray, who: str
     """``count_fine_bins`` of every column of numbers, (columns, cells + 1)."""
     pairs = zip(encoding.numeric, cuts, strict=True)
     rows = [
-        count_fine_bins(_numbers(table, name, who), cuts_here) for (name, _, _), cuts_here in pairs
+        count_fine_bins(_numbers(table, name, who), of_column) for (name, _, _), of_column in pairs
     ]
     return np.array(rows).reshape(len(rows), cuts.shape[1] + 2)
 
@@ -421,14 +409,14 @@ def refined(encoding: Encoding, cuts: np.ndarray, counts: np.ndarray) -> np.ndar
     counts: (columns, cells + 1), as ``fine_bin_counts`` has them.
     """
     new_cuts = [
-        finer(cuts_here, count[:-1], low, high)
-        for cuts_here, count, (_, low, high) in zip(cuts, counts, encoding.numeric, strict=True)
+        finer(of_column, count[:-1], low, high)
+        for of_column, count, (_, low, high) in zip(cuts, counts, encoding.numeric, strict=True)
     ]
     width = max(map(len, new_cuts), default=0)
     filled = zip(new_cuts, encoding.numeric, strict=True)
     rows = [
-        np.append(cuts_here, np.full(width - len(cuts_here), high))
-        for cuts_here, (_, _, high) in filled
+        np.append(of_column, np.full(width - len(of_column), high))
+        for of_column, (_, _, high) in filled
     ]
     return np.array(rows).reshape(len(rows), width)
 
@@ -492,14 +480,14 @@ def agreed(
     """The bins that all clients share, from their counts together."""
     max_bins = min(max_bins, MAX_CODES - 1)
     edges = [
-        edges_from_fine_bins(cuts_here, counts[:-1], max_bins, min_rows)
-        for cuts_here, counts in zip(cuts, sums["fine_bin_counts"], strict=True)
+        edges_from_fine_bins(of_column, counts[:-1], max_bins, min_rows)
+        for of_column, counts in zip(cuts, sums["fine_bin_counts"], strict=True)
     ]
     ends = np.cumsum([len(values) for _, values in encoding.categorical])
     by_value: Sequence[np.ndarray] = np.split(sums["value_counts"], ends[:-1]) if len(ends) else []
-    codes = [category_codes(cuts_here, max_bins, min_rows) for cuts_here in by_value]
+    codes = [category_codes(of_column, max_bins, min_rows) for of_column in by_value]
     return Binning(
         np.concatenate([np.zeros(0), *edges]),
-        np.array([len(cuts_here) for cuts_here in edges], np.uint16),
+        np.array([len(of_column) for of_column in edges], np.uint16),
         np.concatenate([np.zeros(0, np.uint8), *codes]),
     )

@@ -116,11 +116,11 @@ def written_kinds(
 
     comma: whether ',' is the decimal sign.
     """
-    kinds_found = dict(kinds)
+    written = dict(kinds)
     for name, kind in kinds.items():
         if kind == "categorical" and name not in roles.categorical:
-            kinds_found[name] = _written_kind(name, rows[name], who, comma)
-    return kinds_found
+            written[name] = _written_kind(name, rows[name], who, comma)
+    return written
 
 
 def _written_kind(name: str, values: Any, who: str, comma: bool) -> str:

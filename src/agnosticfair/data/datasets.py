@@ -32,7 +32,7 @@ class Dataset:
 
 ADULT = Dataset(
     name="adult",
-    note="UCI Adult (summary statistics of 1994), 45,222 rows, shipped with the package",
+    note="UCI Adult (census of 1994), 45,222 rows, shipped with the package",
     licence="CC BY 4.0",
     numeric=(
         *("age", "fnlwgt", "education-num"),
@@ -82,7 +82,7 @@ def load_dataset(name: str = ADULT.name) -> Table:
 
 @dataclass(frozen=True)
 class Split:
-    """Training rows by client, and the test rows with the subgroup each belongs to.
+    """Training rows by client, and the test rows with the client each is of.
 
     test_piece: (n_test,) indices into ``pieces``, the names of the clients or client groups.
     """
@@ -123,7 +123,7 @@ def iid(table: Table, clients: int = 2, seed: int = 0, rate: float = 0.8) -> Spl
     Examples
     --------
     >>> from agnosticfair import load_dataset
-    >>> [len(subgroup) for subgroup in iid(load_dataset("adult").take(np.arange(10))).train.values()]
+    >>> [len(rows) for rows in iid(load_dataset("adult").take(np.arange(10))).train.values()]
     [4, 4]
     """
     train, test = shuffled(len(table), rate, np.random.default_rng(seed))
@@ -138,14 +138,14 @@ def shuffled(n: int, rate: float, rng: np.random.Generator) -> tuple[np.ndarray,
 
 
 def dealt(table: Table, train: list[np.ndarray], test: list[np.ndarray]) -> Split:
-    """A split whose test subgroups are the clients."""
-    subgroup = np.repeat(np.arange(len(test)), [len(rows) for rows in test])
+    """A split whose test rows are of the clients, too."""
+    client = np.repeat(np.arange(len(test)), [len(rows) for rows in test])
     held_out = np.concatenate(test)
     order = np.argsort(held_out)
     return Split(
         by_client(table, train),
         table.take(held_out[order]),
-        subgroup[order],
+        client[order],
         client_names(len(test)),
     )
 

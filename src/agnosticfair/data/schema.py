@@ -68,7 +68,7 @@ class Schema:
         return {**equal, **self.bins}
 
     def outline(self) -> SummaryStatistics:
-        """Summary statistics without a count: what clients would have to say of their rows, had nobody agreed on it."""
+        """Summary statistics without a count: what clients would have to send, had nobody agreed on it."""
         groups = {
             name: dict.fromkeys(values, 0) for name, values in self.sensitive_features.items()
         }

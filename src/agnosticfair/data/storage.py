@@ -40,7 +40,7 @@ def write_atomically(files: Mapping[Path, bytes], mode: int = 0o644) -> None:
     >>> path.read_bytes()
     b'all of it'
     """
-    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}.subgroup") for path in files}
+    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
     try:
         for path, content in files.items():
             opened = os.open(drafts[path], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)

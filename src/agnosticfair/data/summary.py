@@ -1,4 +1,4 @@
-"""Round zero: what a client says of itself, as a value that adds with ``+``."""
+"""Round zero: what a client counts of its own rows, as a value that adds with ``+``."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class SummaryStatistics:
             return _checked(wire.record(cls, data))
         except ValueError as problem:
             raise FederationError(
-                f"the summary statistics of {who} is damaged: {problem}; check that client's version"
+                f"the summary statistics of {who} are damaged: {problem}; check that client's version"
             ) from None
 
 

@@ -96,7 +96,7 @@ class Table:
     other : mapping of str to Column
         Only used to split rows or to name sub-populations.
     weights : (n,) array, optional
-        What each row counts for, one each unless said.
+        What each row counts for; one each by default.
     kernels : (n, M) array, optional
         K, where its holder made it with a function of its own.
     how : mapping of str to str
@@ -152,7 +152,7 @@ class Table:
     def added_up(
         self, function: Callable[[Table], Message], threads: int = 1, batches: int = 1
     ) -> Message:
-        """What a function of tables says of all rows; see ``Stream``, whose rows come in batches.
+        """A function of all rows; of a ``Stream`` the sum over its batches.
 
         Parameters
         ----------

@@ -145,7 +145,7 @@ def status(folder: Path) -> dict[str, Any]:
             f"the run has written nothing of itself for {time.time() - state['seen']:.0f} s"
         )
     if not running and state and state["ended"] != "well":
-        died = "its process died; 'agnosticfair deploy run' goes on from its checkpoint"
+        died = "its process died; 'agnosticfair deploy run' goes on from its checkpoint, if it left one"
         alarms.append(f"run {state['run']} failed: {state['ended'] or died}")
     if (days := (end - datetime.now(UTC)).days) < SOON:
         alarms.append(f"the TLS certificate ends in {days} days: 'agnosticfair deploy renew'")

@@ -20,8 +20,8 @@ MAX_HEAD, MAX_BODY = 64_000, 300_000_000
 
 BEAT = 4.0
 """Seconds between two signs of life."""
-SILENT = 15.0
-"""Seconds without a sign after which the other side counts as gone."""
+SILENT = 30.0
+"""Seconds without a sign after which the other side counts as gone; a process that ends is gone at once."""
 
 
 class Broken(ConnectionError):

@@ -35,7 +35,7 @@ def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(draft, ignore_errors=True)
         raise SettingsError(
             f"the results of run {run} cannot be written to {str(out)!r}: {error.strerror}; make room or "
-            "let this user write there, then 'deploy run' goes on from the checkpoint"
+            "let this user write there, and run again"
         ) from None
 
 

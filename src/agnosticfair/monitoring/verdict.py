@@ -16,8 +16,7 @@ from agnosticfair.mathematics.binomial import (
     rate_bounds,
 )
 from agnosticfair.mathematics.metrics import METRICS
-from agnosticfair.monitoring.baseline import Baseline
-from agnosticfair.monitoring.mix import placed
+from agnosticfair.monitoring.baseline import Baseline, placed
 from agnosticfair.monitoring.state import MonitorState
 
 

@@ -31,7 +31,6 @@ from agnosticfair.report.certificate import reached, without_ends
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
 from agnosticfair.runs.ruled import about, proxy
-from agnosticfair.server import deciding
 
 MAX_SUBGROUPS, MAX_FEW = 8, 3
 """Subgroups that a card names: estimable ones, and others."""
@@ -347,9 +346,7 @@ def _aimed(method: Method, fairness: Fairness) -> str:
             f"Training held the estimated rates within {fairness.tau:g} of each other in every subgroup of enough "
             "people; counted rates differ by chance besides, the more the smaller a subgroup is."
         )
-    if deciding.suits(method) or (
-        network is not None and network.decisions and fairness.measured.kind == "sigmoid"
-    ):
+    if fairness.measured.kind == "sigmoid" and (network is None or network.decisions):
         return (
             f"Training aimed at {fairness.tau:g} for the decisions themselves, over its own set and the rows it had; "
             "the certificate has a set of its own."

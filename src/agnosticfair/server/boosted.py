@@ -36,6 +36,7 @@ from agnosticfair.mathematics.growing import (
 )
 from agnosticfair.mathematics.trees import as_numbers, empty, pack
 from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.requests import Request
 from agnosticfair.protocol.rule import FineCounts, Level
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
@@ -210,9 +211,14 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     return replace(state, binning=binning, growth=growth)
 
 
-def largest_fine_bins(state: Boosted) -> Boosted:
-    """A state with as many cells as refining may come to: for what is said of messages before a fit."""
-    return replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_FINE)))
+def largest_requests(state: Boosted) -> dict[str, Request]:
+    """All that rounds from here on may ask, as large as it can be, by when."""
+    requests: dict[str, Request] = {"the rounds of learner 'trees'": request(state)}
+    if state.growth is None:
+        fine = replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_FINE)))
+        requests["twice more for learner 'trees', at most so large"] = request(fine)
+    level = "the rounds of learner 'trees', a level of all trees each, at most so large"
+    return {**requests, level: request(largest(state))}
 
 
 def largest(state: Boosted) -> Boosted:

@@ -32,6 +32,7 @@ from agnosticfair.mathematics.program import (
 )
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.requests import Request
 from agnosticfair.protocol.rule import ProgramSums, sums_request
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
@@ -145,29 +146,25 @@ def request(state: ProgramState) -> ProgramSums:
     return sums_request(program.request(state.aside or state.inner), state.error_costs)
 
 
-def largest(request: ProgramSums) -> ProgramSums:
-    """A request as large as one can be after the first: all step lengths, and a Hessian."""
-    _, K, P = request.A.shape
-    points, active = len(program.lengths(K * P)), program.max_active(K * P)
-    return replace(
-        request,
-        hessian=True,
-        masses=False,
-        A=np.zeros((points, K, P)),
-        nu=np.zeros(points),
-        eps=np.zeros(points),
-        directions=np.zeros((active, 5)),
-        W=np.zeros((points, request.W.shape[1])),
-    )
+def largest_requests(state: ProgramState) -> dict[str, Request]:
+    """All that rounds from here on may ask, as large as it can be, by when: first, with all step lengths and a Hessian,
+    and for whole decisions."""
+    first = request(state)
+    _, K, P = first.A.shape
 
+    def at(points: int, **changes: Any) -> ProgramSums:
+        A, zeros = np.zeros((points, K, P)), np.zeros(points)
+        W = np.zeros((points, first.W.shape[1]))
+        return replace(first, masses=False, A=A, nu=zeros, eps=zeros, W=W, **changes)
 
-def last(request: ProgramSums) -> ProgramSums:
-    """A request for hard decisions, as large as one can be."""
-    _, K, P = request.A.shape
-    points = program.candidates(K * P)
-    A, zeros = np.zeros((points, K, P)), np.zeros(points)
-    W = np.zeros((points, request.W.shape[1]))
-    return replace(request, masses=False, A=A, nu=zeros, eps=zeros, W=W)
+    directions, so = np.zeros((program.max_active(K * P), 5)), "of the program, at most so large"
+    return {
+        "the first round of the program": first,
+        f"the other rounds {so}": at(
+            len(program.lengths(K * P)), hessian=True, directions=directions
+        ),
+        f"the last rounds {so}": at(program.candidates(K * P)),
+    }
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:

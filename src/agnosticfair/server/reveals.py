@@ -45,12 +45,10 @@ from agnosticfair.protocol.requests import (
     REVEALS,
     Histograms,
     Task,
-    Trained,
-    TrainNetwork,
     step_of,
 )
-from agnosticfair.server import boosted, deciding, program, rule, solvers, subgroup_axes
 from agnosticfair.server import plan as server
+from agnosticfair.server import rule, solvers, subgroup_axes
 from agnosticfair.server.plan import Beginning
 from agnosticfair.server.private import MAX_ACTIVE, MAX_MULTIPLIERS, ROUNDS, binned
 from agnosticfair.server.solvers import solver_of
@@ -114,14 +112,17 @@ def explain(
     if first is not None:
         moments = _like(first, 1.0)
         messages += _exchange("0", first)
-    broadcast = solvers.request(solvers.init(plan, Beginning(answer=moments)))
-    later, rounds = _later(broadcast.request), f"1 to {method.max_rounds}, until it converges"
-    more = "; the fields of 'before' from the second on" if hasattr(later, "before") else ""
-    request_message, answer = _exchange(rounds, replace(broadcast, request=later))
-    messages += [replace(request_message, rounds=rounds + more), answer]
-    if (trials := deciding.trials_request(plan)) is not None:
-        messages += _exchange("some of these rounds instead", Broadcast(1, plan.task, trials))
-    return messages
+    return messages + _of_rounds(solvers.init(plan, Beginning(answer=moments)))
+
+
+def _of_rounds(state: solvers.SolverState) -> list[Explained]:
+    """The messages of a solver's, or a learner's, rounds."""
+    plan, inner = state.plan, state.inner
+    return [
+        message
+        for when, request in state.solver.largest_requests(inner).items()
+        for message in _exchange(when, Broadcast(inner.round + 1, plan.task, request))
+    ]
 
 
 def _exchange(
@@ -147,50 +148,16 @@ def _of_rule(plan: server.Plan, statistics: SummaryStatistics) -> list[Explained
         state = replace(solvers.init(plan), stage=name)
         state = replace(state, inner=TRAINERS[name].init(plan, Beginning()))
         if not state.done:
-            messages += _of_learner(state, name)
+            messages += _of_rounds(state)
     learned = completed(plan, 0, state.solver.estimates_of(state.inner, plan))  # type: ignore[union-attr]
     state = rule.decided(rule.with_estimates(state, learned), answered)
-    return messages + (_of_program(state) if state.stage == rule.PROGRAM else [])
-
-
-def _of_learner(state: solvers.SolverState, name: str) -> list[Explained]:
-    """The messages of a learner's rounds; trees have others besides, at most so large."""
-    messages = _exchange(f"the rounds of learner {name!r}", solvers.request(state))
-    inner = state.inner
-    if isinstance(inner, boosted.Boosted):
-        if inner.growth is None:
-            fine = replace(state, inner=boosted.largest_fine_bins(inner))
-            when = f"twice more for learner {name!r}, at most so large"
-            messages += _exchange(when, solvers.request(fine))
-        level = replace(state, inner=boosted.largest(inner))
-        when = f"the rounds of learner {name!r}, a level of all trees each, at most so large"
-        messages += _exchange(when, solvers.request(level))
-    return messages
-
-
-def _of_program(state: solvers.SolverState) -> list[Explained]:
-    """The messages of a program, which are of three sizes."""
-    first, so = solvers.request(state), "of the program, at most so large"
-    other, last = (
-        replace(first, request=largest(first.request))
-        for largest in (program.largest, program.last)
-    )
-    messages = _exchange("the first round of the program", first)
-    messages += _exchange(f"the other rounds {so}", other)
-    return messages + _exchange(f"the last rounds {so}", last)
+    return messages + (_of_rounds(state) if state.stage == rule.PROGRAM else [])
 
 
 def _like(broadcast: Broadcast[Any], value: float = 0.0) -> Reply:
     """An answer to this request, of one number everywhere."""
     values = {name: np.full(shape, value) for name, shape in broadcast.shapes.items()}
     return Reply(broadcast.round, values)
-
-
-def _later(request: Any) -> Any:
-    """A request as it is from the second round on: a network's tells of the last round's start, too."""
-    if not isinstance(request, TrainNetwork):
-        return request
-    return replace(request, before=Trained(request.w, request.alpha, request.C, request.w))
 
 
 def explain_audit(

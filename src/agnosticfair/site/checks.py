@@ -3,7 +3,7 @@ for each field of the task.
 
 A request that has no check here is refused; so is a task with a field that has none, unless it is left at its default.
 A check raises ``ValueError`` with the cause, which stays at the site. What it looks at is the request, the policy and
-what the site has told already (its schema or its outline): never another row, so that a refusal tells of none. Only
+what the site has sent already (its schema or its outline): never another row, so that a refusal tells of none. Only
 bins that no schema declares are held against rows (``Judgement.bins``).
 """
 
@@ -52,8 +52,8 @@ class Judgement:
     Parameters
     ----------
     policy : SitePolicy
-    outline : Summary statistics
-        Of the schema; without one, what this site told of its own rows.
+    outline : SummaryStatistics
+        Of the schema; without one, what this site sent of its rows.
     bins : callable
         From a column, its edges and a fold to whether enough rows lie in every bin.
     """
@@ -72,7 +72,11 @@ Check = Callable[[Judgement, Broadcast[Any]], None]
 CHECKS: dict[str, Check] = {}
 """By the step: what must hold of its request."""
 
-TASK: dict[str, Callable[[Judgement, Task], None]] = {}
+TASK: dict[str, Callable[[Judgement, Task], None]] = {
+    "by_label": lambda by, task: None,  # either
+    "basis": lambda by, task: check_kernels(by, task.basis),
+    "fair_basis": lambda by, task: check_kernels(by, task.fair_basis),
+}
 """By the field of the task: what must hold of it."""
 
 
@@ -151,7 +155,7 @@ def _encoding(by: Judgement, task: Task) -> None:
 
 
 def _around(
-    request: Encoding, agreed_encoding: Encoding, own_ranges: Mapping[str, tuple[float, float]]
+    request: Encoding, agreed_encoding: Encoding, known_ranges: Mapping[str, tuple[float, float]]
 ) -> None:
     """An encoding of other sites' values, too, has this site's columns, ranges and categories."""
     ranges = {name: (low, high) for name, low, high in request.numeric}
@@ -165,7 +169,7 @@ def _around(
         "its columns of categories are others",
     )
     need({*request.missing} >= {*agreed_encoding.missing}, "numbers that are missing have no place")
-    for name, (low, high) in own_ranges.items():  # an empty one is in all
+    for name, (low, high) in known_ranges.items():  # an empty one is in all
         need(
             ranges[name][0] <= low and high <= ranges[name][1],
             f"the range of {name!r} is narrower than the site's",
@@ -211,11 +215,6 @@ def _groups(by: Judgement, task: Task) -> None:
         need(same, f"the groups of {name!r} are not those that were agreed on")
 
 
-@task_check("by_label")
-def _by_label(by: Judgement, task: Task) -> None:
-    """Either."""
-
-
 @task_check("n")
 def _n(by: Judgement, task: Task) -> None:
     need(0 <= task.n <= MAX_ROWS, "the number of rows is none")
@@ -233,16 +232,6 @@ def _clients(by: Judgement, task: Task) -> None:
     )
     enough = len(requested) >= policy.min_sites and policy.may_drop
     need(enough or requested == {*policy.sites}, "some sites of the list are left out")
-
-
-@task_check("basis")
-def _basis(by: Judgement, task: Task) -> None:
-    check_kernels(by, task.basis)
-
-
-@task_check("fair_basis")
-def _fair_basis(by: Judgement, task: Task) -> None:
-    check_kernels(by, task.fair_basis)
 
 
 def check_kernels(by: Judgement, basis: Basis) -> None:

@@ -208,9 +208,9 @@ def shown_rows(table: Table, columns: Sequence[str] = (), min_rows: int = 1) -> 
     ----------
     table : Table
     columns : sequence of str
-        Features that may be told of; all where none is listed. Label and sensitive features are not among them.
+        Features that may be shown; all where none is listed. Label and sensitive features are not among them.
     min_rows : int
-        Values of fewer rows are not told.
+        Values of fewer rows are not shown.
 
     Returns
     -------

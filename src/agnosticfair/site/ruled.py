@@ -55,7 +55,7 @@ def _estimates(by: Judgement, task: Task) -> None:
         "heads lack columns",
     )
     for name in filter(None, estimates.columns):
-        # of its own range, told before: whether a row lies outside would be an answer
+        # its range was sent before: whether a row lies outside would be an answer
         low, high = by.outline.numeric.get(name, (-1.0, -1.0))
         need(low >= 0 and high <= 1, f"{name!r} is no column of probabilities")
     need(all(np.isfinite(v).all() for v in estimates.arrays.values()), "estimates are not finite")

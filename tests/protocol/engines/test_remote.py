@@ -18,6 +18,7 @@ pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from agnosticfair.data.axes import edges_of, histogram
 from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.deploy import coordinator, node
 from agnosticfair.deploy.node import Joined
@@ -185,6 +186,31 @@ def test_a_node_that_is_not_asked_for_takes_no_part(files):
     result = fit(engine, "fl")
     assert result.model.clients == 2
     assert ("statistics", "east") not in line.log
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("fl", {}),
+        ("agnosticfair", {}),
+        ("rule", {"learner": "linear"}),
+        ("rule", {"learner": "trees"}),
+        ("fl", {"network": "mlp"}),
+    ],
+    ids=["linear", "kernels", "rule", "trees", "network"],
+)
+def test_one_model_is_one_file(files, name, more):
+    """A local fit and a run over sites by the same schema write the same bytes."""
+    if "network" in more:
+        pytest.importorskip("torch")
+    chosen = method(name, max_rounds=3, **more) if name != "rule" else method(name, **more)
+    schema = with_bins(schema_of(summary_statistics(ROWS, "all"), "y"))
+    here = fit(read_clients(files.values(), ROLES), chosen, schema=schema)
+    few = {key: {"min-rows": 1} for key in files}
+    there = fit(engine_over(files, **few)[0], chosen, schema=schema)
+    assert there.model.to_bytes() == here.model.to_bytes()
+    again = fit(read_clients(files.values(), ROLES), chosen, schema=schema)
+    assert again.model.to_bytes() == here.model.to_bytes()
 
 
 def test_a_site_that_is_away_is_named_after_the_deadline(files):

@@ -32,7 +32,7 @@ from agnosticfair.protocol.privacy.requests import (
 )
 from agnosticfair.protocol.privacy.site import PrivateSite, share_of
 from agnosticfair.protocol.secure.keys import check_offer
-from agnosticfair.site.rehearsal import rehearsed
+from agnosticfair.site.guard import rehearsed
 
 SINGLES = with_singles(task_of())
 EVERY = len(SINGLES.subgroups.values)

@@ -15,7 +15,7 @@ from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.protocol.engines import Failure
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import Invitation, Masked, pack
-from agnosticfair.site.rehearsal import rehearsed
+from agnosticfair.site.guard import rehearsed
 
 ROWS = small_table(400, 2)
 

@@ -110,8 +110,8 @@ class RemoteEngine:
         if time.monotonic() > self.until:
             held = "; ".join(f"site {key!r}: {why}" for key, why in causes.items())
             raise FederationError(
-                f"the run's time is up ({held or 'its sites were at work'}): the next run goes on from its checkpoint; "
-                "allow more by --timeout"
+                f"the run's time is up ({held or 'its sites were at work'}): allow more by --timeout; the next run "
+                "goes on from its checkpoint, if there is one"
             )
 
     def _read(self, step: str, number: int, key: str, answer: Mapping[str, Any], sent: int) -> Any:

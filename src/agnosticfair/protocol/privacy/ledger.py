@@ -301,7 +301,7 @@ def ledger_folder() -> Path:
 def ledger_of(
     table: Table, epsilon: float, delta: float, unit: str = "row", folder: Path | None = None
 ) -> Ledger:
-    """The ledger of these rows.  folder: of ledgers; the standard place unless said."""
+    """The ledger of these rows.  folder: of ledgers; by default the standard place."""
     place = ledger_folder() if folder is None else folder
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -57,7 +57,7 @@ from agnosticfair.protocol.requests import Shapes, Task, request, step_of
 
 
 def places(task: Task) -> int:
-    """Everybody, and every subgroup."""
+    """Overall, and every subgroup."""
     return 1 + (0 if task.subgroups is None else len(task.subgroups.values))
 
 
@@ -101,7 +101,7 @@ class PrivateMoments:
 @request("private_gradients")
 class PrivateGradients:
     """The loss's gradient at w, and per group decisions and their gradient, smoothed at this temperature.  active:
-    (K,), of everybody (0) and the subgroups (1, ...) those whose gradients are asked for."""
+    (K,), of overall (0) and the subgroups (1, ...) those whose gradients are asked for."""
 
     z: float
     max_rows: int
@@ -194,7 +194,7 @@ def clip_of(task: Task) -> float:
 
 
 def places_of(task: Task) -> list[tuple[int, int]]:
-    """Axis and value of everybody, (-1, 0), and of every subgroup; subgroups of more than one value have no bound
+    """Axis and value of overall, (-1, 0), and of every subgroup; subgroups of more than one value have no bound
     here."""
     subgroups = [] if task.subgroups is None else task.subgroups.agreed[1]
     if any(len(subgroup) != 1 for subgroup in subgroups):

@@ -65,7 +65,7 @@ def new_identity(site: str) -> Identity:
 
 
 def joined(*pieces: bytes) -> bytes:
-    """Subgroups with their lengths, so that no two lists of subgroups give the same bytes."""
+    """Pieces with their lengths, so that no two lists of pieces give the same bytes."""
     return b"".join(len(piece).to_bytes(8, "little") + piece for piece in pieces)
 
 
