@@ -18,7 +18,7 @@ from agnosticfair_research.splits import dirichlet, iid
 
 published = script("published")
 
-QUICK = ("fl", "fairfl", "rule-additive", "fedfb", "fedfact", "linearpost")
+QUICK = ("fl", "fairfl", "rule-overall", "fedfb", "fedfact", "linearpost")
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ENTRANTS]
 UNFAIR = ("fl", "boosted")
 

@@ -70,7 +70,7 @@ def clusters(client: Client, broadcast: Broadcast[Clusters]) -> Reply:
 
 
 def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
-    """What an audit over kernels needs of the decisions d_w(x) > 0: ``tally`` over cells (group, label, decision)."""
+    """What an audit over kernels needs of the decisions d_w(x) > 0: ``tally`` over strata (group, label, decision)."""
     task = broadcast.task
     rows = client.prepare(task)
     X, strata = rows.X[:, :-1], decided_strata(client, task, broadcast.request.w)[rows.order]
@@ -83,7 +83,7 @@ def decisions(client: Client, broadcast: Broadcast[Decisions]) -> Reply:
 
 
 def decided_strata(client: Client, task: Task, w: np.ndarray) -> np.ndarray:
-    """The cell (group * 2 + label) * 2 + decision of every row, (n,). A rule needs no X for it, which may be wide."""
+    """The stratum (group * 2 + label) * 2 + decision of all rows, (n,). A rule needs no X for it, which may be wide."""
     table, d = client.rows, np.empty(len(client.rows))
     if task.rule is not None and task.estimates is not None:
         d = scores(task.rule, task.estimates, task.encoding, table, client.who, client.key)
@@ -140,7 +140,7 @@ def tally(
     strata: np.ndarray,
     count: int,
 ) -> np.ndarray:
-    """Sums of (K, 1) over the rows of each cell, (count, M + 1), in one pass of CHUNK rows at a time.
+    """Sums of (K, 1) over the rows of each stratum, (count, M + 1), in one pass of CHUNK rows at a time.
 
     rows: from a slice to x, (k, d).  kernels: from x to K, (k, M).  strata: (n,), each < count.
     """

@@ -27,8 +27,8 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class Rows:
-    """Encoded rows, sorted by cell. X: (n, d + 1) with the intercept.  s: cell codes, a group's each
-    where nothing else is asked for.  starts: where each cell begins, (G + 1,).  weights: None for ones.
+    """Encoded rows, sorted by stratum. X: (n, d + 1) with the intercept.  s: stratum codes, a group's each
+    where nothing else is asked for.  starts: where each stratum begins, (G + 1,).  weights: None for ones.
     kernels: K as the holder of the rows made it, if any.  order: of these rows in the table."""
 
     X: np.ndarray
@@ -40,7 +40,7 @@ class Rows:
     order: np.ndarray | None = None
 
     def chunks(self) -> Iterator[tuple[int, slice]]:
-        """(cell, rows) pieces of at most CHUNK rows, each within one cell."""
+        """(stratum, rows) pieces of at most CHUNK rows, each within one stratum."""
         for j in range(len(self.starts) - 1):
             for first in range(self.starts[j], self.starts[j + 1], CHUNK):
                 yield j, slice(first, min(first + CHUNK, self.starts[j + 1]))
@@ -118,7 +118,7 @@ def _make_room(cached: dict[Any, Any]) -> None:
 
 
 def encoded(client: Client, task: Task) -> Rows:
-    """The rows of a table as the task encodes them, sorted by cell (``fairness.comparisons``)."""
+    """The rows of a table as the task encodes them, sorted by stratum (``fairness.comparisons``)."""
     table = client.rows
     y, s = table.labels(task.positive), strata_of(client, table, task)
     order = np.argsort(s, kind="stable")
@@ -132,7 +132,7 @@ def encoded(client: Client, task: Task) -> Rows:
 
 
 def strata_of(client: Client, table: Table, task: Task) -> np.ndarray:
-    """The cell of every row, (n,): its groups and, where the task says so, its label."""
+    """The stratum of every row, (n,): its groups and, where the task says so, its label."""
     s = np.zeros(len(table), np.int64)
     for name, groups in task.sensitive_features:
         codes = table.column(name).aligned(groups)

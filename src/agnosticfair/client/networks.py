@@ -113,7 +113,7 @@ def kernels(client: Client, task: Task, basis: Basis) -> Callable[[slice], torch
 
 
 def moments(client: Client, broadcast: Broadcast[Moments]) -> Reply:
-    """First and second moments of the features, and of the kernels per cell: gram[j] = sum_{s=j} K K^T,
+    """First and second moments of the features, and of the kernels per stratum: gram[j] = sum_{s=j} K K^T,
     with K = 1 as its last column, in one block for all clients, or where each has its own kernels
     (``support``) in a block of each: (G, blocks, M + 1, M + 1)."""
     task, rows = broadcast.task, client.prepare(broadcast.task)
@@ -267,7 +267,7 @@ def by_kernel(
     client: Client, task: Task, of_loss: torch.Tensor, *of_fair: torch.Tensor
 ) -> tuple[np.ndarray, np.ndarray]:
     """sum_i K_m(x_i) v_i over the loss adversary's kernels, (M,), and for each v (by default the same) per
-    cell over the other's, with K = 1 as a last column, (.., G, F + 1)."""
+    stratum over the other's, with K = 1 as a last column, (.., G, F + 1)."""
     rows, L, F = client.prepare(task), task.basis, task.fair_basis
     K_L, K_F = client.cached(task, kernels, L), client.cached(task, kernels, F)
     columns_L, columns_F = (support(basis, client.key, task.clients) for basis in (L, F))

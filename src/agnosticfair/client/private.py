@@ -54,7 +54,7 @@ def truncated(v: np.ndarray, bits: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PrivateRows:
-    """Rows as the private steps see them.  table: those that fit.  X: encoded.  y, s: labels and cells.  inside:
+    """Rows as the private steps see them.  table: those that fit.  X: encoded.  y, s: labels and strata.  inside:
     (1 + M, n), whether overall (always), and each subgroup, has the row."""
 
     table: Table
@@ -64,7 +64,7 @@ class PrivateRows:
     inside: np.ndarray
 
     def by_place(self, values: np.ndarray, strata: int) -> np.ndarray:
-        """Sums of one value per row by subgroup and cell, (1 + M, cells)."""
+        """Sums of one value per row by subgroup and stratum, (1 + M, strata)."""
         members = [self.s == j for j in range(strata)]
         return np.stack([self.inside[:, rows] @ values[rows] for rows in members], axis=1)
 
@@ -220,7 +220,7 @@ def _decided(client: Client, task: Task, rows: PrivateRows, w: np.ndarray) -> np
 
 
 def by_stratum(strata: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    """Sums over the rows of each cell, (count, ...)."""
+    """Sums over the rows of each stratum, (count, ...)."""
     return np.stack([values[strata == j].sum(axis=0) for j in range(count)])
 
 

@@ -8,9 +8,9 @@ difference of two groups is *linear* in psi_g, because the masses psi_theta[j] d
 
 so it is one matrix of coefficients C, (G, M), and the constraint is <C, psi_g> <= tau: a *cut*.
 
-Rows are cut into *cells*, the finest pieces that anything is said about: a group of every sensitive feature,
-and a label where the metric asks for one. A *subgroup* is a union of cells, say all women whose label is
-positive, and what a metric compares is pairs of subgroups; or it bounds one subgroup by itself.
+Rows are cut into *strata*, the finest pieces that anything is said about: a group of every sensitive feature,
+and a label where the metric asks for one. A *compared group* is a union of strata, say all women whose label is
+positive, and what a metric compares is pairs of groups; or it bounds one group by itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Pairs = Sequence[tuple[int, int | None]]
 
 @dataclass(frozen=True)
 class Comparisons:
-    """What a metric looks at.  members: (P, G), 1 where a cell belongs to a subgroup.  names: (P,).
+    """What a metric looks at.  members: (P, G), 1 where a stratum belongs to a group.  names: (P,).
     pairs: (j, k) for rate_j - rate_k, or (j, None) for the rate of j alone."""
 
     members: np.ndarray
@@ -43,7 +43,7 @@ class Comparisons:
     pairs: tuple[tuple[int, int | None], ...]
 
     def without(self, left_out: Sequence[int]) -> Comparisons:
-        """The same, with some subgroups compared to none."""
+        """The same, with some groups compared to none."""
         gone = {*left_out}
         return replace(self, pairs=tuple(pair for pair in self.pairs if not gone & {*pair}))
 
@@ -94,7 +94,7 @@ def comparisons(
 
 
 def shrunk(psi: np.ndarray, share: np.ndarray, trust: float) -> np.ndarray:
-    """Sums of K' = (1 - trust) K + trust p from those of K, along the axis of kernels after the cells'.
+    """Sums of K' = (1 - trust) K + trust p from those of K, along the axis of kernels after the strata'.
 
     psi: (G, M + 1, ...), the last one of uniform weights.  share: (M,), p = psi_theta / n.  Where the
     mean weight is one, K' alpha = (1 - trust) K alpha + trust: A is drawn towards uniform weights.
@@ -105,7 +105,7 @@ def shrunk(psi: np.ndarray, share: np.ndarray, trust: float) -> np.ndarray:
 
 
 def under_floor(A: Ambiguity, masses: np.ndarray, floor: float) -> list[int]:
-    """The subgroups, by their masses (P, M), that have the share ``floor`` under no alpha, or no row at all."""
+    """The groups, by their masses (P, M), that have the share ``floor`` under no alpha, or no row at all."""
     masses_at_most = [worst_linear(A, mass).value / A.n for mass in masses]
     return [j for j, share in enumerate(masses_at_most) if not share > 0 or share < floor - 1e-12]
 
@@ -137,7 +137,7 @@ def surrogate_values(
 
 
 def rate_cut(alpha: np.ndarray, psi_theta: np.ndarray, j: int, k: int | None = None) -> np.ndarray:
-    """C with <C, psi_g> = rate of subgroup j minus rate of subgroup k, if any, under alpha.  psi_theta: (P, M).
+    """C with <C, psi_g> = rate of group j minus rate of group k, if any, under alpha.  psi_theta: (P, M).
 
     >>> rate_cut(np.ones(1), np.array([[4.0], [2.0]]), 1, 0)
     array([[-0.25],
@@ -153,7 +153,7 @@ def rate_cut(alpha: np.ndarray, psi_theta: np.ndarray, j: int, k: int | None = N
 def kernel_cuts(
     psi_theta: np.ndarray, pairs: Pairs, kernels: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Cuts (k, P, M) that compare the subgroups under each kernel, or some, by itself, subgroups of no mass left
+    """Cuts (k, P, M) that compare the groups under each kernel, or some, by itself, groups of no mass left
     out."""
     P, M = psi_theta.shape
     return np.array(
@@ -167,7 +167,7 @@ def kernel_cuts(
 
 
 def uniform_cuts(psi_theta: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """Cuts (k, P, M) that compare the subgroups under the last kernel alone, which is K = 1."""
+    """Cuts (k, P, M) that compare the groups under the last kernel alone, which is K = 1."""
     return kernel_cuts(psi_theta, pairs, (-1,))
 
 
@@ -180,7 +180,7 @@ def worst_rate_cuts(
     tolerance: float,
     target: float,
 ) -> np.ndarray:
-    """Cuts (k, P, M) of the reweightings in A under which two subgroups' rates differ most, or one is highest.
+    """Cuts (k, P, M) of the reweightings in A under which two groups' rates differ most, or one is highest.
 
     The first of each pair is within ``tolerance`` of the worst, or nothing exceeds ``target``.
     """
@@ -203,8 +203,8 @@ def worst_rate_cuts(
 
 @dataclass(frozen=True)
 class WorstPair:
-    """Two subgroups, (j, k), whose rates differ most over A; or the one, (j, None), whose rate is highest.
-    reachable: the subgroups that keep the floor under some alpha."""
+    """Two groups, (j, k), whose rates differ most over A; or the one, (j, None), whose rate is highest.
+    reachable: the groups that keep the floor under some alpha."""
 
     worst: Worst
     pair: tuple[int, int | None]
@@ -219,7 +219,7 @@ def worst_pair(
     floor: float,
     tolerance: float = 1e-4,
 ) -> WorstPair | None:
-    """The largest difference of rates, psi / theta, over A and all pairs of subgroups; None if there is none.
+    """The largest difference of rates, psi / theta, over A and all pairs of groups; None if there is none.
 
     psi, theta: (P, M).  max rate_j - min rate_k bounds a pair from above: pairs go by it, and those that
     cannot be worse than what was seen are left out.
@@ -254,7 +254,7 @@ def worst_pair(
 
 
 class Extremes:
-    """The largest and the lowest rate of every subgroup over A, each found once."""
+    """The largest and the lowest rate of every group over A, each found once."""
 
     def __init__(self, A: Ambiguity, psi_g: np.ndarray, psi_theta: np.ndarray, floor: float):
         self._of = (A, psi_g, psi_theta, floor)

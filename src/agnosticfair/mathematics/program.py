@@ -38,9 +38,10 @@ from agnosticfair.mathematics.multipliers import (
 from agnosticfair.mathematics.quadratic import huber_step, kinked, residual
 from agnosticfair.mathematics.scores import Points
 
-LOOSE, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
-"""Levels of the path before the last end at differences within LOOSE of the optimum's.  A refused step is tried again
-at SHORTER lengths, in one request; after MAX_REFUSED of these a level ends."""
+LOOSE, ENOUGH, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, 3e-4, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
+"""Levels of the path before the last end at differences within LOOSE of the optimum's, or where a step promises less
+than ENOUGH.  A refused step is tried again at SHORTER lengths, in one request; after MAX_REFUSED of these a level
+ends."""
 
 MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
 """The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
@@ -285,7 +286,7 @@ def _advanced(state: State) -> State:
     if spent or (last and left <= loose):
         return replace(state, stage="look", trial=here.x[None])
     p, promised = solve(at, here, model, state.damping)
-    lower = not last and left <= loose
+    lower = not last and (left <= loose or (limits.mixtures is None and promised > -ENOUGH))
     return _tried(state, p, promised, lower)
 
 

@@ -1,6 +1,6 @@
 """A round's sums, stated once: their names, their shapes, and what every row adds to them.
 
-Under w with d = x.w, per kernel m and cell j (every sum with the rows' weights, where they have any):
+Under w with d = x.w, per kernel m and stratum j (every sum with the rows' weights, where they have any):
 
     psi_L = sum K l,  J_L = sum K l' x           (and the same with K = 1: loss, J_1)
     psi_g[j] = sum_{s=j} K g,  J_g[j] = sum_{s=j} K g' x
@@ -24,7 +24,7 @@ from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
 
 OF_LOSS = ("psi_L", "psi_theta_L", "J_L")
 OF_FAIR = ("psi_g", "psi_theta", "psi_hat", "J_g")
-"""Fields by kernel, and by cell and kernel; the last of each is the gradient, a vector for every kernel."""
+"""Fields by kernel, and by stratum and kernel; the last of each is the gradient, a vector for every kernel."""
 
 GRADIENTS = ("J_1", "J_L", "J_g", "H")
 """Fields that a network, whose gradient is one gradient, does without."""

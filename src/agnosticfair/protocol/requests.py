@@ -44,7 +44,7 @@ class Architecture:
 class Task:
     """All that a client must know to answer any round: it can be forgotten and rebuilt at any time.
 
-    positive: the label.  sensitive_features: each with its groups.  by_label: cells are cut
+    positive: the label.  sensitive_features: each with its groups.  by_label: strata are cut
     by label, too.  n: what all rows weigh.  basis, fair_basis: the two adversaries'.  centres: (M, d).  fold: of
     the rows that answer; None for all.  estimates: of P(Y, S | x), once they are learned.
     rule: by which a model decides that is looked at.
@@ -83,7 +83,7 @@ class Task:
 
     @property
     def strata(self) -> int:
-        """G, into how many cells rows are cut (``fairness.comparisons``)."""
+        """G, into how many strata rows are cut (``fairness.comparisons``)."""
         return prod(len(groups) for _, groups in self.sensitive_features) * (
             2 if self.by_label else 1
         )
@@ -290,7 +290,7 @@ class Average:
     gram="how many rows of each group lie around two centres at once: with few, what they look like",
 )
 class Moments:
-    """First and second moments of the features, and of the kernels in every cell."""
+    """First and second moments of the features, and of the kernels in every stratum."""
 
     def shapes(self, task: Task) -> Shapes:
         basis, d = task.fair_basis, (task.encoding.width,)

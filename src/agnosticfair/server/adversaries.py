@@ -139,7 +139,7 @@ def _worst_cuts(
 ) -> np.ndarray:
     """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them.
 
-    psi_g, psi_theta: (P, M + 1), of the subgroups.  total: (M + 1,), of all rows.
+    psi_g, psi_theta: (P, M + 1), of the compared groups.  total: (M + 1,), of all rows.
     """
     kernels_g, kernels_theta = psi_g[:, :-1], psi_theta[:, :-1]
     A, pairs = Ambiguity(total[:-1], state.n, fairness.bound), state.compared.pairs
@@ -153,10 +153,10 @@ def _worst_cuts(
 
 
 def begun(state: Game, sums: Mapping[str, np.ndarray]) -> Game:
-    """What the first reply settles: the rows' weight in all, and which subgroups are under the floor.
+    """What the first reply settles: the rows' weight in all, and which groups are under the floor.
 
     Raises, with what to change, where one of the two adversaries' sets is empty or nothing is left to
-    be compared. Subgroups under the floor are named in the result; where uniform weights have a limit of
+    be compared. Groups under the floor are named in the result; where uniform weights have a limit of
     their own, that one holds for them, too.
     """
     masses, fairness = sums["psi_theta"], state.method.fairness
@@ -205,7 +205,7 @@ def evaluate(state: Game, w: np.ndarray, sums: Mapping[str, np.ndarray]) -> Poin
 def worst_decisions(state: Game) -> float:
     """The metric's largest difference of true rates (of true decisions, not of the surrogate) over the
     fairness adversary's set: a certificate on the training rows and this basis; under uniform weights
-    where there is no adversary.  Where nothing is compared, a subgroup's highest share of wrong decisions."""
+    where there is no adversary.  Where nothing is compared, a group's highest share of wrong decisions."""
     if state.here is None or not len(state.compared.members):
         return float("nan")
     members, sums, fairness = state.compared.members, state.here.sums, state.method.fairness

@@ -3,11 +3,11 @@
 from agnosticfair_research.entrants.entrant import Coded, Decide, Entrant, Train
 from agnosticfair_research.entrants.fairlearn import CONTROLLED, EXPONENTIATED
 from agnosticfair_research.entrants.fedfb import FEDFB
-from agnosticfair_research.entrants.ours import ADDITIVE, FAIRFL, FL, OVERALL, RULE
+from agnosticfair_research.entrants.ours import FAIRFL, FL, OVERALL, RULE
 from agnosticfair_research.entrants.outside import digest, from_file, is_file
 from agnosticfair_research.entrants.plugin import BOOSTED, FEDFACT, LINEARPOST, MOVED
 
-_OURS = (RULE, ADDITIVE, OVERALL, FAIRFL, FL)
+_OURS = (RULE, OVERALL, FAIRFL, FL)
 _OTHERS = (LINEARPOST, FEDFACT, EXPONENTIATED, CONTROLLED, FEDFB, BOOSTED, MOVED)
 
 ENTRANTS = {entrant.name: entrant for entrant in (*_OURS, *_OTHERS)}

@@ -36,31 +36,31 @@ def plain_model(train: Train) -> Model:
     return train.shared("fl", lambda: fitted(train, "fl").model)
 
 
-def estimates(train: Train, learner: str) -> Start:
-    """What a rule's learner has learned of these rows, once for all settings."""
+def estimates(train: Train) -> Start:
+    """What the rule's learner has learned of these rows, once for all settings."""
 
     def learn() -> Start:
-        start = fitted(train, method("rule", tau=UNLIMITED, learner=learner)).start
+        start = fitted(train, method("rule", tau=UNLIMITED)).start
         assert start is not None
         return replace(start, w=np.zeros(0))
 
-    return train.shared(("estimates", learner), learn)
+    return train.shared("estimates", learn)
 
 
-def rule_model(train: Train, limit: float, learner: str = "auto", everywhere: bool = True) -> Model:
+def rule_model(train: Train, limit: float, everywhere: bool = True) -> Model:
     """The rule at balanced costs, and at the rate of positives if one is fixed; everywhere: in every subgroup, else
     overall only."""
     asked: dict[str, Any] = {"tau": limit} if everywhere else {"tau": UNLIMITED, "overall": limit}
     rate = train.positive_rate
     if rate is not None:
         asked["positive_rate"] = (max(rate - RATE_MARGIN, 0.0), min(rate + RATE_MARGIN, 1.0))
-    chosen = method("rule", learner=learner, costs=train.costs, **asked)
-    return fitted(train, chosen, estimates(train, learner)).model
+    chosen = method("rule", costs=train.costs, **asked)
+    return fitted(train, chosen, estimates(train)).model
 
 
-def rule(train: Train, limit: float, **changes: Any) -> Decide:
+def rule(train: Train, limit: float, everywhere: bool = True) -> Decide:
     """The rule's decisions."""
-    return above(rule_model(train, limit, **changes).decision)
+    return above(rule_model(train, limit, everywhere).decision)
 
 
 def fl(train: Train, limit: float) -> Decide:
@@ -82,12 +82,6 @@ def _linear(train: Train, model: Model, limit: float, threshold: float | None = 
 
 
 RULE = Entrant("rule", rule, "the default: a limit in every subgroup", rates=True, ours=True)
-ADDITIVE = Entrant(
-    "rule-additive",
-    partial(rule, learner="additive"),
-    "the rule over additive estimates, which can be drawn",
-    ours=True,
-)
 OVERALL = Entrant(
     "rule-overall",
     partial(rule, everywhere=False),
