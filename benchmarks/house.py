@@ -52,6 +52,19 @@ def suite(junit: Path) -> str:
     return f"{int(run.attrib['tests'])} tests in {float(run.attrib['time']):.0f} s"
 
 
+def sentences_matched(paths: list[Path], words: int = 4) -> int:
+    """Patterns of more than so many words that tests look for: in ``match=``, and left of ``in``."""
+    patterns: list[str] = []
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.keyword(arg="match", value=ast.Constant() | ast.JoinedStr() as pattern):
+                    patterns.append(ast.unparse(pattern))
+                case ast.Compare(left=ast.Constant() | ast.JoinedStr() as text, ops=[ast.In()]):
+                    patterns.append(ast.unparse(text))
+    return sum(len(pattern.split()) > words for pattern in patterns)
+
+
 def of_this_package() -> dict[str, object]:
     import agnosticfair
     from agnosticfair import AgnosticFairClassifier
@@ -110,7 +123,9 @@ def main() -> None:
     counts = count(given.src, given.docs)
     if given.src == TOP / "src" / "agnosticfair":
         counts |= of_this_package()
-        counts["lines of tests"] = lines_of(sorted((TOP / "tests").rglob("*.py")))
+        tests = sorted((TOP / "tests").rglob("*.py"))
+        counts["lines of tests"] = lines_of(tests)
+        counts["tests that match a sentence"] = sentences_matched(tests)
         counts["lines of research"] = lines_of(sorted((TOP / "research" / "src").rglob("*.py")))
     if given.junit is not None:
         counts["suite"] = suite(given.junit)

@@ -94,7 +94,7 @@ def test_a_client_with_one_group_is_legal_except_where_groups_are_compared_at_cl
     s = ROWS.sensitive_features["sex"].codes
     tables = {"a": ROWS, "b": ROWS.take(s == 0)}
     if name == "localfair":
-        with pytest.raises(DataError, match="client 'b' lacks one of the sensitive groups"):
+        with pytest.raises(DataError, match=r"'b'.*lacks"):
             fit(tables, name, positive="yes")
     else:
         assert fit(tables, name, positive="yes").rounds > 0

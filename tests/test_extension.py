@@ -290,7 +290,7 @@ def test_an_engine_s_failures_name_the_client():
     def refuse(step, payload):
         raise DataError("no rows today")
 
-    with pytest.raises(FederationError, match="failed at client 'c001': no rows today"):
+    with pytest.raises(FederationError, match=r"'c001'.*today"):
         fit(Threads({**handlers, "c001": refuse}), "fl", positive="yes")
 
 

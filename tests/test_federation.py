@@ -47,20 +47,20 @@ def changed(name, value):
     [
         (
             changed("psi_L", lambda v: v * np.nan),
-            "'c001' sent psi_L with values that are not finite",
+            "'c001'.*psi_L",
         ),
-        (changed("H", lambda v: v[:2]), r"'c001' sent H of shape \(2, 6\)"),
+        (changed("H", lambda v: v[:2]), r"'c001'.*sent"),
         (changed("extra", lambda v: v), "extra"),
         (
             lambda a: {**a, "c001": replace(a["c001"], round=0)},
-            "'c001' answered round 0 instead of 1",
+            "'c001'.*0 instead",
         ),
-        (lambda a: {**a, "c001": "hello"}, "'c001' answered with str"),
+        (lambda a: {**a, "c001": "hello"}, "'c001'.*answered"),
         (
             lambda a: {**a, "c001": Failure("the disk is full")},
-            "failed at client 'c001': the disk is full",
+            "'c001'.*disk",
         ),
-        (lambda a: {k: v for k, v in a.items() if k != "c001"}, "'c001': it gave no answer"),
+        (lambda a: {k: v for k, v in a.items() if k != "c001"}, "'c001'.*gave"),
         (lambda a: {**a, "c001": Reply(1, {"psi_L": np.zeros(1)})}, "'c001' sent fields"),
     ],
     ids=["nan", "shape", "field", "round", "type", "failure", "silent", "fields"],
@@ -85,7 +85,7 @@ def test_rounds_are_reported_as_they_happen():
 def test_strict_makes_a_fit_that_did_not_converge_an_error():
     short = method("fairfl", max_rounds=1)
     assert fit(dealt(ROWS, 2), short, positive="yes").outcome == "rounds"
-    with pytest.raises(SolverError, match="fairfl did not converge in 1 rounds"):
+    with pytest.raises(SolverError, match=r"converge.*1 rounds"):
         fit(dealt(ROWS, 2), short, positive="yes", strict=True)
 
 
@@ -95,7 +95,7 @@ def test_no_clients_is_refused():
 
 
 def test_an_empty_client_is_refused_by_name():
-    with pytest.raises(FederationError, match="client 'b' has no rows"):
+    with pytest.raises(FederationError, match=r"'b'.*rows"):
         fit({"a": ROWS, "b": ROWS.take(np.arange(0))}, "fl", positive="yes")
 
 
@@ -107,7 +107,7 @@ def test_one_label_only_is_refused():
 
 def test_one_group_only_is_refused():
     s = ROWS.sensitive_features["sex"].codes
-    with pytest.raises(DataError, match="sensitive feature 'sex' has one group"):
+    with pytest.raises(DataError, match=r"'sex'.*group"):
         fit({"a": ROWS.take(s == 0)}, "fl", positive="yes")
 
 
@@ -122,7 +122,7 @@ def test_an_infeasible_lp_is_counted_and_the_last_weights_are_kept():
 
 
 def test_a_bound_that_empties_the_set_is_refused():
-    with pytest.raises(SettingsError, match=r"bound 0\.0001 is too small"):
+    with pytest.raises(SettingsError, match=r"bound 0\.0001.*small"):
         fit(dealt(ROWS, 2), method("agnosticfair-a", bound=1e-4), positive="yes")
 
 
@@ -131,5 +131,5 @@ def test_a_diverging_fit_is_one_sentence():
 
     wild = METHODS["fedavg"]
     wild = replace(wild, averaging=replace(wild.averaging, rate=1e9))
-    with pytest.raises(SolverError, match="diverged in round 1"):
+    with pytest.raises(SolverError, match=r"diverged.*round 1"):
         fit(dealt(ROWS, 2), wild, positive="yes")

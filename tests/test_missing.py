@@ -87,7 +87,7 @@ def test_a_graph_has_the_same_bits(learner):
     [method("fl"), method("fl", learner="linear"), method("fairfl"), method("agnosticfair")],
 )
 def test_others_name_the_column_and_the_remedy(method):
-    with pytest.raises(DataError, match=r"'none' is missing \(NaN\) in some rows.*learner 'trees'"):
+    with pytest.raises(DataError, match=r"'none'.*'trees'"):
         fit({"a": drawn()}, method)
 
 
@@ -114,7 +114,7 @@ def test_an_additive_row_has_a_bin_of_its_own():
     assert encoding.names == ("x", "x under 5", "x 5 or more", "x missing")
     X = encode(encoding, Table({"x": np.array([2.0, 7.0, np.nan])}, {}, None, {}))
     assert X.round(5).tolist() == [[0.2, 1, 0, 0], [0.7, 0, 1, 0], [0, 0, 0, 1]]
-    with pytest.raises(DataError, match=r"'x' of the data is missing in 1 row.*'trees'"):
+    with pytest.raises(DataError, match=r"'x'.*1 row.*'trees'"):
         encode(replace(encoding, missing=()), Table({"x": np.array([np.nan])}, {}, None, {}))
     with pytest.raises(DataError, match="infinite"):
         encode(encoding, Table({"x": np.array([np.inf])}, {}, None, {}))
@@ -159,7 +159,7 @@ def test_a_schema_says_which_numbers_may_be_missing(tmp_path):
     assert np.isnan(applied(schema, rows, "a").numeric["pay"]).any()
     strict = replace(schema, missing=())
     assert "missing" not in strict.to_json()
-    with pytest.raises(DataError, match="'pay' of a is missing"):
+    with pytest.raises(DataError, match=r"'pay'.*missing"):
         applied(strict, rows, "a")
     assert not np.isnan(brought(strict, rows, "a").numeric["pay"]).any()
     assert np.isnan(brought(schema, rows, "a").numeric["pay"]).any()
@@ -187,5 +187,5 @@ def test_a_new_missing_number_goes_a_trees_way_and_stops_others():
     )
     p = predict(trees.estimates, trees.encoding, 0, rows)
     assert np.isfinite(p).all()
-    with pytest.raises(DataError, match=r"'pay' .* is missing in"):
+    with pytest.raises(DataError, match=r"'pay'.*missing"):
         additive.probabilities(rows)

@@ -55,5 +55,5 @@ def test_an_estimator_keeps_its_own_network():
         del networks.FACTORIES[name], networks._REGISTERED[name]
     for fair, values in reversed([*zip(fits, said, strict=True)]):
         np.testing.assert_array_equal(fair.decision_function(X), values)
-    with pytest.raises(SettingsError, match="model is a Linear that is made already: give a func"):
+    with pytest.raises(SettingsError, match="made already"):
         fitted(torch.nn.Linear(3, 1))

@@ -82,14 +82,12 @@ def test_with_a_large_budget_a_private_fit_is_nearly_the_plain_one():
 
 def test_a_method_that_noise_leaves_nothing_of_is_refused():
     for name in ("agnosticfair-a", "afl", "fedavg"):
-        with pytest.raises(SettingsError, match="with epsilon take one of fl, fairfl"):
+        with pytest.raises(SettingsError, match="epsilon take"):
             fit_private(dealt(ROWS, 2), name, budget=Budget(3.0), schema=SCHEMA)
     trees = method("rule", learner="trees", positive_rate=(0.1, 0.2), costs="balanced")
-    with pytest.raises(
-        SettingsError, match="no learner and no positive_rate and no costs as given"
-    ):
+    with pytest.raises(SettingsError, match=r"positive_rate.*costs"):
         fit_private(dealt(ROWS, 2), trees, budget=Budget(3.0), schema=SCHEMA)
-    with pytest.raises(SettingsError, match="it has no learner and no basis"):
+    with pytest.raises(SettingsError, match="no basis"):
         fit_private(
             dealt(ROWS, 2), method("fl", learner="linear"), budget=Budget(3.0), schema=SCHEMA
         )
@@ -209,7 +207,7 @@ def test_a_private_rule_of_overall_alone_has_one_multiplier():
 
 def test_a_schema_without_values_names_no_subgroup():
     none = replace(SCHEMA, categorical={}, bins={})
-    with pytest.raises(SettingsError, match="no categories and no bins"):
+    with pytest.raises(SettingsError, match="no categories"):
         schema_axes(none)
-    with pytest.raises(SettingsError, match="column 'age' names no subgroup under noise"):
+    with pytest.raises(SettingsError, match=r"'age'.*noise"):
         schema_axes(SCHEMA, ("age",))

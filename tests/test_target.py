@@ -66,10 +66,10 @@ def test_the_more_is_known_the_smaller_the_set(rows):
 
 def test_bad_targets_are_named(rows):
     X, _, _ = rows
-    with pytest.raises(DataError, match="the target has 2 columns and X 5"):
+    with pytest.raises(DataError, match=r"target.*2 columns"):
         target_weights(X, X[:, :2])
     frame = pd.DataFrame(X, columns=[*"abcde"])
-    with pytest.raises(DataError, match="the target has column 'b' where X has 'a'"):
+    with pytest.raises(DataError, match=r"'b'.*'a'"):
         target_weights(frame, frame[[*"bacde"]])
     for bad in ({"max_weight": 0.5}, {"kernels": 0}, {"sigma": "mean"}, {"sigma": 0.0}):
         with pytest.raises(SettingsError, match=next(iter(bad))):

@@ -53,9 +53,9 @@ def test_a_warm_start_ends_where_a_cold_one_does():
     assert warm.history[-1]["loss"] == pytest.approx(cold.history[-1]["loss"], abs=5e-3)
     again = fit(tables, chosen_method, start=cold.start, centres=cold.centres)
     assert again.history[-1]["loss"] <= cold.history[-1]["loss"]
-    with pytest.raises(SettingsError, match="other features, kernels or groups"):
+    with pytest.raises(SettingsError, match="kernels or groups"):
         fit(tables, method("fairfl"), start=cold.start)
-    with pytest.raises(SettingsError, match="'fedavg' begins at zero"):
+    with pytest.raises(SettingsError, match=r"'fedavg'.*zero"):
         fit(tables, "fedavg", start=cold.start)
 
 
@@ -77,7 +77,7 @@ def test_a_path_is_the_fits_one_after_the_other(name, settings):
         assert (one.rounds, one.trained_difference) == (other.rounds, other.trained_difference)
         assert one.method == other.method
     assert len(seen) == first.rounds + then.rounds
-    with pytest.raises(SolverError, match=r"did not converge in \d rounds"):
+    with pytest.raises(SolverError, match=r"did not converge"):
         next(fit_along(tables, [method(loose, tau=0.01, max_rounds=2)], strict=True))
 
 
@@ -91,7 +91,7 @@ def test_a_path_of_a_rule_learns_once():
     assert then.statements[0] == "Learner additive."
     table = shifted(300)
     np.testing.assert_array_equal(first.model.probabilities(table), then.model.probabilities(table))
-    with pytest.raises(SettingsError, match="estimates of other groups or labels"):
+    with pytest.raises(SettingsError, match="groups or labels"):
         fit(tables, method(loose, metric="equal_opportunity"), start=first.start)
 
 
@@ -177,7 +177,7 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
     assert one.certificate_.n == len(X)
     assert "knee" in notebook.frontier_grid(found).lines[found.knee]
     assert png(notebook.frontier_figure(found)).startswith(b"\x89PNG")
-    with pytest.raises(SettingsError, match=r"no point has tau 0\.5; there are: 0\.03, 0\.06"):
+    with pytest.raises(SettingsError, match=r"tau 0\.5.*0\.03,.*0\.06"):
         found.pick(0.5)
 
 
@@ -239,7 +239,7 @@ def test_of_points_that_chance_alone_tells_apart_the_knee_is_the_strictest():
 def test_a_path_that_makes_no_sense_is_refused(changed, said):
     with pytest.raises(SettingsError, match=said):
         trace({"a": shifted()}, method("agnosticfair"), sensitive_features="sex", **changed)
-    with pytest.raises(SettingsError, match="'fl' has no tau to choose"):
+    with pytest.raises(SettingsError, match=r"'fl'.*choose"):
         trace({"a": shifted()}, method("fl"), sensitive_features="sex")
 
 
@@ -264,7 +264,7 @@ def test_the_command_writes_the_frontier_and_the_model(tmp_path, capsys):
     send = {"target": "label", "sensitive_features": ["sex"], "folds": 2, "out": tmp_path / "out"}
     command.tune([file], **send, taus="0.05,0.2", tau=0.2, bound=20.0, jobs=1)
     said = capsys.readouterr().out
-    assert "The model is that of tau 0.2" in said
+    assert "tau 0.2" in said
     assert "cost to fl" in said
     assert (tmp_path / "out" / "model-card.html").exists()
     assert read_run(tmp_path / "out").kind == "fit", "so that 'report' shows it"
@@ -274,5 +274,5 @@ def test_the_command_writes_the_frontier_and_the_model(tmp_path, capsys):
     assert load_model(tmp_path / "out" / "model.safetensors").method["fairness"]["tau"] == 0.2
     with pytest.raises(SettingsError, match="are not numbers"):
         command.tune([file], **send, taus="a,b")
-    with pytest.raises(SettingsError, match=r"tau 0\.3 is not on the path"):
+    with pytest.raises(SettingsError, match=r"tau 0\.3.*path"):
         command.tune([file], **send, taus="0.05,0.2", tau=0.3)

@@ -63,7 +63,7 @@ def test_the_rule_takes_the_most_accurate_that_keeps_the_limit():
     nearest, keeps = chosen(settings, 0.01)
     assert (nearest.request, keeps) == (0.02, False)
     assert chosen([*settings, Tried(0.3, why="it broke")], 0.5)[0].request == 0.2
-    with pytest.raises(SettingsError, match="every fit failed, the last one so: it broke"):
+    with pytest.raises(SettingsError, match="fit failed"):
         chosen([Tried(0.3, why="it broke")], 0.5)
 
 
@@ -177,8 +177,8 @@ def one_number(train: Train, limit: float):
 @pytest.mark.parametrize(
     ("fit", "why"),
     [
-        (by_group, "looks at 'gender' when it decides: say sees=True"),
-        (signs, "by a number from 0 to 1"),
+        (by_group, "'gender' when"),
+        (signs, "0 to 1"),
         (one_number, "does not decide each of"),
         (unlabelled, ""),
     ],
@@ -197,7 +197,7 @@ def test_what_an_entrant_says_of_itself_is_checked(fit, why, entrants, monkeypat
         ({"datasets": ["iris"]}, "'iris'"),
         ({"entrants": ["me"]}, "'me'"),
         ({"protocols": ["north"]}, "'north'"),
-        ({"seeds": [20]}, "seed 20 is neither"),
+        ({"seeds": [20]}, "seed 20.*neither"),
         ({"protocols": ["promise"]}, "nothing is left"),
         ({"limits": [0.0]}, "limit 0.0"),
         ({"seeds": []}, "nothing is left"),
@@ -230,7 +230,7 @@ def test_the_command_skips_what_is_absent_and_says_why(tmp_path, call, entrants)
     words += ("--data-folder", str(tmp_path), "--datasets")
     code, out, _ = call(*words, "oulad,law")
     assert code == 0
-    assert "Left out: law: no law_school_clean.csv in" in out
+    assert "law_school_clean.csv" in out
     code, _, error = call(*words, "law")
     assert (code, error.count("\n")) == (2, 1)
     assert "error: no law_school_clean.csv in" in error
@@ -251,7 +251,7 @@ def test_reported_seeds_are_for_a_commit_without_changes():
     changed, clean = store.Code("abc", False, ""), store.Code("abc", True, "")
     store.authorise(range(20), changed)
     store.authorise(range(60), clean)
-    with pytest.raises(SettingsError, match="seed 40 is for reporting, and the code is of commit"):
+    with pytest.raises(SettingsError, match=r"seed 40.*commit"):
         store.authorise([3, 45, 40], changed)
     with pytest.raises(SettingsError, match="no commit"):
         store.authorise([40], store.Code(None, None, ""))
@@ -370,10 +370,10 @@ def test_the_example_of_an_entrant_runs():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "there is no file '.*mine.py' with an entrant"),
-        ("x = 1", "has no entrant: it needs fit"),
-        ("1 / 0", "cannot be run: ZeroDivisionError"),
-        (OUTSIDE.replace("mine", "fl"), "not the only entrant 'fl'"),
+        (None, "'.*mine.py'.*entrant"),
+        ("x = 1", "needs fit"),
+        ("1 / 0", "cannot be run"),
+        (OUTSIDE.replace("mine", "fl"), "entrant.*'fl'"),
     ],
 )
 def test_a_file_that_holds_no_entrant_is_refused(text, said, tmp_path):
@@ -394,17 +394,17 @@ def test_reported_seeds_want_an_entrant_s_file_committed(tmp_path):
     file.write_text(OUTSIDE)
     store.authorise([3], clean, [str(file)])
     git("init", "-q")
-    with pytest.raises(SettingsError, match=r"mine.py' is not as its repository's commit has it"):
+    with pytest.raises(SettingsError, match=r"mine.py.*commit"):
         store.authorise([40], clean, [str(file)])
     git("add", "mine.py")
     git("commit", "-qm", "Enter")
     store.authorise([40], clean, [str(file)])
     file.write_text(OUTSIDE + "# another\n")
-    with pytest.raises(SettingsError, match="take seeds 0 to 19"):
+    with pytest.raises(SettingsError, match=r"take.*seeds 0"):
         store.authorise([40], clean, [str(file)])
 
 
 def test_seeds_in_words():
     assert parsed("0-2,7") == [0, 1, 2, 7]
-    with pytest.raises(SettingsError, match="'0-x' are no numbers"):
+    with pytest.raises(SettingsError, match=r"'0-x'.*numbers"):
         parsed("0-x")

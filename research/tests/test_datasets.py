@@ -66,7 +66,7 @@ def test_first_row_is_that_of_the_file(dutch):
 def test_named_folder_comes_first(empty_home, dutch_folder, monkeypatch):
     monkeypatch.setenv(sources.VARIABLE, str(empty_home / "nowhere"))
     assert len(load_dutch(dutch_folder)) == 60_420
-    with pytest.raises(DataError, match=r"nowhere.*the folder in \$AGNOSTICFAIR_DATA"):
+    with pytest.raises(DataError, match=r"nowhere.*AGNOSTICFAIR_DATA"):
         load_dutch()
 
 
@@ -83,21 +83,21 @@ def test_both_places_in_a_folder_and_the_cache(empty_home, dutch_folder, monkeyp
 
 
 def test_absent_from_the_named_folder(empty_home):
-    with pytest.raises(DataError, match=f"no {DUTCH.file} in .*, the folder named: download it"):
+    with pytest.raises(DataError, match=f"{DUTCH.file}.*download"):
         load_dutch(empty_home)
 
 
 def test_altered_file(empty_home):
     (empty_home / DUTCH.file).write_text("@data\n1,2\n")
-    with pytest.raises(DataError, match=r"not the known file: its SHA-256 is .* delete it"):
+    with pytest.raises(DataError, match=r"SHA.*delete"):
         load_dutch(empty_home)
 
 
 @pytest.mark.parametrize(
     ("problem", "message"),
     [
-        (ConnectionError("no route"), "the download of https://.* failed: try again later"),
-        (ValueError("hash"), "the download of https://.* came altered: .*AGNOSTICFAIR_DATA"),
+        (ConnectionError("no route"), "try again later"),
+        (ValueError("hash"), "download.*AGNOSTICFAIR_DATA"),
     ],
 )
 def test_bad_download(empty_home, monkeypatch, problem, message):
@@ -224,13 +224,13 @@ def test_codes_of_many_values_are_read_at_their_second_level_and_the_salary_is_d
 
 def test_what_cannot_be_downloaded_says_what_to_make_it_from(empty_home):
     for folder, place in ((None, "cannot be downloaded"), (empty_home, "the folder named")):
-        with pytest.raises(DataError, match=f"{place}: make it from the table gov_census of the R"):
+        with pytest.raises(DataError, match=f"{place}.*gov_census"):
             datasets.load_dataset("govcensus", folder)
 
 
 def test_unknown_name(adult):
     assert datasets.load_dataset("adult") is adult
-    with pytest.raises(SettingsError, match="no data set 'iris'; there are: adult, dutch, oulad"):
+    with pytest.raises(SettingsError, match=r"'iris'.*dutch"):
         datasets.load_dataset("iris")
 
 

@@ -175,15 +175,15 @@ def test_small_concentration_makes_clients_differ(adult):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda t: shift(t, ADULT, 1000), "1000 clients are too many for these rows"),
-        (lambda t: iid(t, 401), "401 clients are too many for these rows: ask for at most 400"),
-        (lambda t: dirichlet(t, 31), "31 clients are too many for these rows: ask for at most 30"),
-        (lambda t: iid(t, 0), "0 clients make no federation"),
-        (lambda t: shift(t, ADULT, 0), "0 clients make no federation"),
-        (lambda t: dirichlet(t, -1), "-1 clients make no federation"),
-        (lambda t: dirichlet(t, 2, 0.0), "concentration 0.0 should be above 0"),
-        (lambda t: dirichlet(t, 2, float("nan")), "concentration nan should be above 0"),
-        (lambda t: dirichlet(t, 9, 1e-9), "raise concentration 1e-09 or lower"),
+        (lambda t: shift(t, ADULT, 1000), "1000 clients.*too"),
+        (lambda t: iid(t, 401), "401 clients.*most 400"),
+        (lambda t: dirichlet(t, 31), "31 clients.*most 30"),
+        (lambda t: iid(t, 0), "0 clients.*federation"),
+        (lambda t: shift(t, ADULT, 0), "0 clients.*federation"),
+        (lambda t: dirichlet(t, -1), "-1 clients.*federation"),
+        (lambda t: dirichlet(t, 2, 0.0), "0.0 should.*above 0"),
+        (lambda t: dirichlet(t, 2, float("nan")), "concentration.*above 0"),
+        (lambda t: dirichlet(t, 9, 1e-9), "concentration 1e-09.*lower"),
     ],
 )
 def test_settings_that_make_no_sense(make, message):

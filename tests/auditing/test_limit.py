@@ -146,7 +146,7 @@ def test_a_small_fit_under_a_limit_keeps_it_or_says_why_not(short):
     fit, certified_limit = fit_within(dealt(table, 2), limit=0.6, **short)
     assert certified_limit.holds
     assert certified_limit.certificates["sex"].upper <= 0.6
-    assert "Keeps the limit 0.6 with 95% confidence" in str(certified_limit)
+    assert "95% confidence" in str(certified_limit)
     held = split_halves(dealt(table, 2), 0)[1]
     assert certified_limit.certificates["sex"].n == sum(map(len, held.clients.values()))
     assert fit.model.training is not None
@@ -193,12 +193,12 @@ def test_under_masks_every_model_of_a_path_is_counted():
 @pytest.mark.parametrize(
     ("send", "sentence"),
     [
-        ({"limit": 0}, "limit is 0; it must be a number between 0 and 1, both left out"),
-        ({"limit": 0.1, "confidence": 1}, "confidence is 1; it must be"),
-        ({"limit": 0.1, "precision": -1}, "precision is -1; it must be a positive number"),
+        ({"limit": 0}, "number between 0"),
+        ({"limit": 0.1, "confidence": 1}, "confidence is 1"),
+        ({"limit": 0.1, "precision": -1}, "precision is -1"),
         (
             {"limit": 0.1, "method": "fl"},
-            "method 'fl' has no rule by which a limit could be kept: take 'rule'",
+            "take 'rule'",
         ),
     ],
 )
@@ -231,7 +231,7 @@ def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call)
     fair = AgnosticFairClassifier(limit=0.5, precision=0.3).fit(X, y, sensitive_features=s)
     assert fair.certified_limit_.limit == 0.5
     assert fair.predict(X).shape == (1500,)
-    with pytest.raises(SettingsError, match="and there is a limit"):
+    with pytest.raises(SettingsError, match="a limit"):
         AgnosticFairClassifier(limit=0.5, tau=0.1).fit(X, y, sensitive_features=s)
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path / "rows.csv", client_rows(0, 900))
@@ -279,7 +279,7 @@ def test_nobody_is_in_both_halves_and_overall_certifies_once():
         assert {*np.unique(who, return_counts=True)[1]} == {3}
         assert "who" not in held.clients[key].other
     assert "clusters among" in note
-    with pytest.raises(SettingsError, match="no rows in memory with a column 'school'"):
+    with pytest.raises(SettingsError, match=r"memory.*'school'"):
         limits.dealt_by_cluster(clients, "school", 0, {})
 
 

@@ -180,10 +180,10 @@ def test_keys_are_kept_by_their_owner(tmp_path):
     assert path.stat().st_mode & 0o077 == 0
     seal = proof.sealed(certificate(subgroups=("job",)), proof.read_key(path))
     assert seal["signature"]["public_key"] == public
-    with pytest.raises(SettingsError, match="cannot write a key"):
+    with pytest.raises(SettingsError, match="cannot write"):
         proof.new_key(path)
     (tmp_path / "no.key").write_text("abc")
-    with pytest.raises(SettingsError, match="holds no secret key of 64 hexadecimal digits"):
+    with pytest.raises(SettingsError, match=r"64 hexadecimal.*digits"):
         proof.read_key(tmp_path / "no.key")
 
 

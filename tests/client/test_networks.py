@@ -288,7 +288,7 @@ def test_a_network_is_saved_and_read_without_running_code(tmp_path):
     assert loaded.network == {"name": "mlp", "hidden": (4,)}
     np.testing.assert_array_equal(loaded.decision(ROWS), result.model.decision(ROWS))
     wrong = replace(loaded, w=loaded.w[:-1])
-    with pytest.raises(ModelError, match="weights came for a network of"):
+    with pytest.raises(ModelError, match="weights came"):
         wrong.decision(ROWS)
 
 
@@ -452,44 +452,44 @@ def registered(module):
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: registered(lambda d: torch.nn.Linear(d, 3)), "3 outputs a row"),
+        (lambda: registered(lambda d: torch.nn.Linear(d, 3)), "3 outputs.*row"),
         (
             lambda: registered(
                 lambda d: torch.nn.Sequential(torch.nn.BatchNorm1d(d), torch.nn.Linear(d, 1))
             ),
             "buffers .*take LayerNorm",
         ),
-        (lambda: registered(lambda d: None), "network 'bad' fails for 5 features .*NoneType"),
-        (lambda: registered(lambda d: torch.nn.LSTM(d, 1)), "'tuple' object .*makes one logit"),
-        (lambda: registered(Doubled), "weights '0.weight' of the network are torch.float64"),
+        (lambda: registered(lambda d: None), "'bad'.*5 features"),
+        (lambda: registered(lambda d: torch.nn.LSTM(d, 1)), "'tuple'.*object"),
+        (lambda: registered(Doubled), "'0.weight'.*torch"),
         (
             lambda: registered(lambda d: torch.nn.Linear(d, 1).requires_grad_(False)),
-            "no weights to train",
+            "weights to train",
         ),
         (
             lambda: registered(lambda d: torch.nn.Sequential(torch.nn.Linear(d, 1), Logarithm())),
-            "logits are not finite in round 1: check its module",
+            "round 1.*module",
         ),
         (
             lambda: networks.register("mlp", tiny),
-            "network 'mlp' is known already: take another name",
+            "'mlp'.*already",
         ),
         (
             lambda: method("fl", network="resnet"),
-            "no network 'resnet' here; there are: mlp, linear",
+            "'resnet'.*mlp",
         ),
         (
             lambda: method("fl", network=Network(device="cuda")),
-            "there is no CUDA device here: take device 'cpu'",
+            "CUDA.*'cpu'",
         ),
         (lambda: method("fl", network=Network(device="tpu")), "unknown device 'tpu'"),
         (
             lambda: method("fl", network=Network(rate=1e38), max_rounds=5),
-            "weights of the network became NaN in round 2: lower the network's rate",
+            "round 2.*lower",
         ),
         (lambda: method("fl", network=Network(steps=0)), "steps is 0"),
-        (lambda: method("fedavg", network="mlp"), "method 'fedavg' does not train a network"),
-        (lambda: method("rule", network="mlp"), "method 'rule' does not train a network"),
+        (lambda: method("fedavg", network="mlp"), "'fedavg'.*train"),
+        (lambda: method("rule", network="mlp"), "'rule'.*train"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_a_sentence(made, said, monkeypatch):
@@ -521,12 +521,10 @@ def test_a_device_without_room_gets_smaller_chunks_and_then_a_sentence(monkeypat
     subgroups = answer(client, "train", request).sums
     np.testing.assert_allclose(subgroups["gradient"], whole["gradient"], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(subgroups["psi_g"], whole["psi_g"], rtol=1e-4)
-    with pytest.raises(SettingsError, match="take a smaller batch or network"):
+    with pytest.raises(SettingsError, match="smaller batch"):
         answer(client, "train", replace(request, request=replace(request.request, batch=None)))
     maximum[0] = 0
-    with pytest.raises(
-        SettingsError, match="no room for 16 rows at a time: take a smaller network"
-    ):
+    with pytest.raises(SettingsError, match=r"16 rows.*smaller"):
         answer(client, "train", request)
 
 
@@ -535,7 +533,7 @@ def test_a_device_that_is_full_before_its_first_use_is_said(monkeypatch):
         raise RuntimeError("CUDA error: out of memory")
 
     monkeypatch.setattr(networks.Flat, "load", full)
-    with pytest.raises(AgnosticFairError, match="the device has no room for the rows and a step"):
+    with pytest.raises(AgnosticFairError, match="room for"):
         fit(TABLES, quick(), positive="yes")
 
 
@@ -569,7 +567,7 @@ def test_a_client_that_sends_other_weights_is_refused():
                 answers = {**answers, first: replace(answers[first], sums=sums)}
             return answers
 
-    with pytest.raises(FederationError, match="sent moved of shape"):
+    with pytest.raises(FederationError, match="sent moved"):
         fit(Short(TABLES), quick(), positive="yes")
 
 
@@ -610,7 +608,7 @@ def test_the_command_line_trains_and_uses_a_network(tmp_path, capsys, monkeypatc
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 1 + len(TABLES["c000"])
     assert "Written" in capsys.readouterr().out
     run("fit", *files, *request, "--device", "cuda", "--out", out, code=2)
-    assert "there is no CUDA device here: take device 'cpu'" in capsys.readouterr().err
+    assert "device 'cpu'" in capsys.readouterr().err
 
 
 def test_kernels_split_by_client_are_weighed_apart():
@@ -623,5 +621,5 @@ def test_kernels_split_by_client_are_weighed_apart():
     np.testing.assert_array_equal(
         K[:, support(basis, "b", ("a", "b"))], design(gaussian(2), X, b, "", ())
     )
-    with pytest.raises(SettingsError, match="cannot be split by client"):
+    with pytest.raises(SettingsError, match="cannot be split"):
         replace(basis, kind="constant")

@@ -176,7 +176,7 @@ def test_local_training_minimises_the_printed_objective(steps):
 
 
 def test_an_unknown_step_is_refused():
-    with pytest.raises(FederationError, match="knows no step 'rows'"):
+    with pytest.raises(FederationError, match=r"knows.*'rows'"):
         answer(Client("a", small_table(20)), "rows", None)
 
 

@@ -104,16 +104,14 @@ def test_site_is_a_column():
 
 
 def test_what_names_no_subgroup_is_said():
-    with pytest.raises(
-        SettingsError, match="no column 'hair' of at most 200 values to name subgroups by"
-    ):
+    with pytest.raises(SettingsError, match=r"'hair'.*200 values"):
         agreed({"north": table()}, columns=("hair",))
     many = table()
     ids = Column.of(f"row {i}" for i in range(400))
     many = Table(many.numeric, {"id": ids}, many.target, many.sensitive_features)
-    with pytest.raises(SettingsError, match="column 'id' has 400 values, more than 200"):
+    with pytest.raises(SettingsError, match=r"'id'.*400 values.*200"):
         agreed({"north": many}, columns=("id",))
     axes = agreed({"north": many})
     assert "id" not in [axis.name for axis in axes], "not meant unless it is named"
-    with pytest.raises(DataError, match="no column of numbers 'weight'"):
+    with pytest.raises(DataError, match=r"numbers.*'weight'"):
         codes_of(many, (bin_axis("weight", (3.0,)),), "client 'north'")

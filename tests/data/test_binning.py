@@ -118,7 +118,7 @@ def test_few_rows_have_few_bins():
 
 def test_a_column_that_is_not_there_is_said():
     encoding, binning = agree([table(np.arange(100.0), ["a", "b"] * 50)])
-    with pytest.raises(DataError, match="no column of numbers 'x'"):
+    with pytest.raises(DataError, match=r"numbers.*'x'"):
         binning.columns(encoding, Table({}, {"c": Column.of(["a"])}, None, {}))
-    with pytest.raises(DataError, match="no column of categories 'c'"):
+    with pytest.raises(DataError, match=r"categories.*'c'"):
         binning.columns(encoding, table([1.0]))

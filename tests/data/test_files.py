@@ -127,10 +127,10 @@ def test_one_file_per_client(write):
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ("age,job,sex,income\nold,cook,F,no\n", "'age' of file 'b.csv' is cat.* 'a.csv' numeric"),
-        ("age,job,sex,income\n3,7,F,no\n", "'job' of file 'b.csv' is numeric .* 'a.csv' cat"),
-        ("age,sex,income\n3,F,no\n", "file 'b.csv' has no column 'job': add it there or drop it"),
-        ("age,job,sex,income,z\n3,a,F,no,1\n", "file 'a.csv' has no column 'z': add it there"),
+        ("age,job,sex,income\nold,cook,F,no\n", "'age'.*'b.csv'.*'a.csv'"),
+        ("age,job,sex,income\n3,7,F,no\n", "'job'.*'b.csv'.*'a.csv'"),
+        ("age,sex,income\n3,F,no\n", "'b.csv'.*'job'"),
+        ("age,job,sex,income,z\n3,a,F,no,1\n", "'a.csv'.*'z'"),
     ],
 )
 def test_clients_that_differ_are_named(write, second, message):
@@ -143,44 +143,44 @@ def test_clients_need_distinct_names_and_a_clear_layout(write, tmp_path):
     (tmp_path / "deep").mkdir()
     paths = [write(CSV), write(CSV, "deep/a.csv")]
     assert [name.partition("-")[2] for name in read_clients(paths, ROLES)] == ["a", "a"]
-    with pytest.raises(DataError, match=r"2 files would be client '.*a'"):
+    with pytest.raises(DataError, match=r"2 files.*'.*a'"):
         read_clients([paths[1], paths[1]], ROLES)
-    with pytest.raises(SettingsError, match="2 files and a client column 'site'"):
+    with pytest.raises(SettingsError, match=r"2 files.*'site'"):
         read_clients(paths, Roles("income", ("sex",), "site"))
     with pytest.raises(SettingsError, match="no files"):
         read_clients([], ROLES)
 
 
 def test_a_column_has_one_role():
-    with pytest.raises(SettingsError, match="column 'sex' is named for two purposes"):
+    with pytest.raises(SettingsError, match=r"'sex'.*purposes"):
         Roles("income", ("sex",), categorical=("sex",))
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "file 'a.csv' is empty"),
-        ("age,sex,income\n", "file 'a.csv' has no rows"),
-        ("age,sex,income\n1,F,no\n2,SECRET\n", r"Row #3: Expected 3 columns, got 2\)"),
-        ("age,age,sex,income\n1,1,F,no\n", "file 'a.csv' has 2 columns named 'age'"),
-        (",age,sex,income\n0,1,F,no\n", "file 'a.csv' has a column without a name"),
-        ("age,sx,income\n1,F,no\n", "no column 'sex': did you mean 'sx' of 'age', 'sx', 'income'"),
-        ("age,gender,income\n1,F,no\n", "no column 'sex': name one of 'age', 'gender', 'income'"),
-        ("age,sex,income\n1,F,\n", "column 'income' of file 'a.csv' is missing in 1 row .*: fill"),
-        ("age,sex,income\n1,,no\n", "column 'sex' of file 'a.csv' is missing in 1 row"),
-        ("age,sex,income\n,F,no\n", "column 'age' of file 'a.csv' is missing in 1 row"),
-        ("d,sex,income\n10:11:12,F,no\n", "column 'd' .* is neither numbers nor text .*drop it"),
-        ("d,sex,income\n31/12/2020,F,no\n", "column 'd' .* has dates .* write 2026-12-31"),
-        ("age,sex,income\n1,?,no\n", "column 'sex' .* is missing in 1 row .*NA, '\\?' and"),
-        ("job,sex,income\nNA,F,no\n,M,yes\n", "column 'job' .* is missing in 2 rows"),
-        ("age,sex,income\n1,F,no\n2,F,no\nSECRET,M,yes\n", "1 text among 2 numbers.* in row 3"),
-        (b"age,sex,income\n1,F\x00,no\n", "cannot be read .*no text"),
+        ("", "'a.csv'.*empty"),
+        ("age,sex,income\n", "'a.csv'.*rows"),
+        ("age,sex,income\n1,F,no\n2,SECRET\n", r"3 columns.*got 2"),
+        ("age,age,sex,income\n1,1,F,no\n", "'a.csv'.*2 columns.*'age'"),
+        (",age,sex,income\n0,1,F,no\n", "'a.csv'.*without"),
+        ("age,sx,income\n1,F,no\n", "'sex'.*'sx'.*'age'"),
+        ("age,gender,income\n1,F,no\n", "'sex'.*'age'.*'gender'"),
+        ("age,sex,income\n1,F,\n", "'income'.*'a.csv'.*1 row"),
+        ("age,sex,income\n1,,no\n", "'sex'.*'a.csv'.*1 row"),
+        ("age,sex,income\n,F,no\n", "'age'.*'a.csv'.*1 row"),
+        ("d,sex,income\n10:11:12,F,no\n", "'d'.*neither"),
+        ("d,sex,income\n31/12/2020,F,no\n", "'d'.*write 2026-12-31"),
+        ("age,sex,income\n1,?,no\n", "'sex'.*1 row.*NA"),
+        ("job,sex,income\nNA,F,no\n,M,yes\n", "'job'.*2 rows"),
+        ("age,sex,income\n1,F,no\n2,F,no\nSECRET,M,yes\n", "1 text.*2 numbers.*row 3"),
+        (b"age,sex,income\n1,F\x00,no\n", "cannot be read"),
         (b"PAR1\x00\x01\x02\xff" * 9, "cannot be read|has no column"),
         (
             "name,sex,income\n" + "\n".join(f"n{i % 1001},F,no" for i in range(2002)),
             "1001 different texts",
         ),
-        (",".join(f"c{i}" for i in range(10_001)) + "\n", "has 10001 columns: keep at most 10000"),
+        (",".join(f"c{i}" for i in range(10_001)) + "\n", "10001 columns.*most 10000"),
     ],
 )
 def test_bad_csv_ends_in_one_sentence(write, content, message):
@@ -199,9 +199,7 @@ def test_many_categories_when_insisted_on(write):
 
 def test_override_that_does_not_fit_names_the_row(write):
     path = write("age,sex,income\n1,F,no\n2,F,no\nSECRET,M,yes\n")
-    with pytest.raises(
-        DataError, match=r"'age' of file 'a.csv' should be numeric, but row 3"
-    ) as error:
+    with pytest.raises(DataError, match=r"'age'.*'a.csv'.*row 3") as error:
         read_table(path, Roles("income", ("sex",), numeric=("age",)))
     assert "SECRET" not in str(error.value)
 
@@ -211,12 +209,12 @@ def test_bad_parquet_ends_in_one_sentence(write):
     assert len(read_table(good, ROLES)) == 99
     content = good.read_bytes()
     for damaged in (content[:-20], content[:50], b"not parquet at all"):
-        with pytest.raises(DataError, match=r"file 'b.parquet' cannot be read .* write it again"):
+        with pytest.raises(DataError, match=r"'b.parquet'.*cannot"):
             read_table(write(damaged, "b.parquet"), ROLES)
-    with pytest.raises(DataError, match=r"column 'v' .* nor text .*list"):
+    with pytest.raises(DataError, match=r"'v'.*nor"):
         read_table(write({"v": [[1]], "sex": ["F"], "income": ["no"]}, "c.parquet"), ROLES)
     roles = Roles("income", ("sex",), categorical=("v",))
-    with pytest.raises(DataError, match="cannot be read as text"):
+    with pytest.raises(DataError, match="read as text"):
         read_table(write({"v": [{"a": 1}], "sex": ["F"], "income": ["no"]}, "d.parquet"), roles)
 
 
@@ -234,17 +232,17 @@ def test_any_flipped_byte_is_read_or_refused(write):
 
 
 def test_absent_files_and_foreign_endings(tmp_path):
-    with pytest.raises(DataError, match=r"file 'a.csv' is not in '.*': check the path"):
+    with pytest.raises(DataError, match=r"'a.csv'.*'.*'"):
         read_table(tmp_path / "a.csv", ROLES)
-    with pytest.raises(DataError, match=r"file 'a.xlsx' is neither .csv nor .parquet"):
+    with pytest.raises(DataError, match=r"'a.xlsx'.*neither"):
         read_table(tmp_path / "a.xlsx", ROLES)
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(DataError, match=r"file 'folder.csv' is not in"):
+    with pytest.raises(DataError, match=r"file.*'folder.csv'"):
         read_table(tmp_path / "folder.csv", ROLES)
 
 
 def test_who_is_named(tmp_path):
-    with pytest.raises(DataError, match="client 'north' is not in"):
+    with pytest.raises(DataError, match=r"client.*'north'"):
         read_table(tmp_path / "a.csv", ROLES, who="client 'north'")
 
 
@@ -274,14 +272,12 @@ def test_rows_to_predict_on_may_have_labels_and_groups(write):
 def test_rows_to_predict_on_must_fit(write):
     with pytest.raises(DataError, match="no column 'zip'"):
         read_rows(write("age\n1\n"), ENCODING)
-    with pytest.raises(
-        DataError, match=r"'age' of file 'b.csv' should be numeric, but row 2 is not"
-    ):
+    with pytest.raises(DataError, match=r"'age'.*'b.csv'.*row 2"):
         read_rows(write("age,zip\n1,01234\nx,01234\n", "b.csv"), ENCODING)
-    with pytest.raises(DataError, match=r"'zip' of file 'c.csv' is missing in 1 row"):
+    with pytest.raises(DataError, match=r"'zip'.*'c.csv'.*1 row"):
         read_rows(write("age,zip\n1,\n", "c.csv"), ENCODING)
     rows = read_rows(write("age,zip\n1,\n2,01234\n", "d.csv"), ENCODING)
-    with pytest.raises(DataError, match=r"'zip' .* has the value '\?', unseen in training"):
+    with pytest.raises(DataError, match=r"'zip'.*'\?'"):
         encode(ENCODING, rows)
 
 
@@ -307,13 +303,13 @@ def test_semicolons_go_with_decimal_commas(write):
 
 
 def test_a_dialect_that_does_not_fit(write):
-    with pytest.raises(DataError, match="cannot be read as utf-8: name its encoding"):
+    with pytest.raises(DataError, match="read as utf-8"):
         read_table(write(PEOPLE.encode("latin-1")), ROLES, dialect=Dialect(encoding="utf-8"))
     with pytest.raises(DataError, match="no column 'income'"):
         read_table(write(PEOPLE.replace(",", ".")), ROLES, dialect=Dialect(","))
-    with pytest.raises(SettingsError, match="encoding 'utf-99' is unknown"):
+    with pytest.raises(SettingsError, match=r"'utf-99'.*unknown"):
         Dialect(encoding="utf-99")
-    with pytest.raises(SettingsError, match="separator ', ' is not one character"):
+    with pytest.raises(SettingsError, match=r"', '.*character"):
         Dialect(", ")
 
 

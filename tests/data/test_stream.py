@@ -102,7 +102,7 @@ def test_folders_and_files_are_clients_side_by_side(folder, tmp_path, streams):
     write(tmp_path / "south.parquet")
     assert {*read_sources([folder, tmp_path / "south.parquet"], ROLES)} == {"north", "south"}
     write(tmp_path / "west.parquet", job=np.arange(1000))
-    with pytest.raises(DataError, match=r"'job' of file 'west.parquet' is numeric"):
+    with pytest.raises(DataError, match=r"'job'.*'west.parquet'"):
         read_sources([folder, tmp_path / "west.parquet"], ROLES)
 
 
@@ -154,15 +154,15 @@ def spoil_other_file(folder):
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (spoil_cut, r"file '1.parquet' cannot be read .*cut short.*: write it again"),
-        (spoil_pages, r"file '1.parquet' cannot be read .*damaged.*: write it again"),
-        (spoil_nothing_in_it, r"file '1.parquet' is empty"),
-        (spoil_kind, r"column 'age' of file '1.parquet' is categorical and of file '0.parquet' numeric"),
-        (spoil_column, r"file '1.parquet' has no column 'pay'"),
-        (spoil_label, r"file '1.parquet' has no column 'income'"),
-        (spoil_gap, r"column 'income' of file '1.parquet' is missing in 1 row"),
-        (spoil_arrow, r"file '2.arrow' cannot be read"),
-        (spoil_other_file, r"is a folder with 'readme.txt' in it"),
+        (spoil_cut, r"'1.parquet'.*short"),
+        (spoil_pages, r"'1.parquet'.*cannot"),
+        (spoil_nothing_in_it, r"'1.parquet'.*empty"),
+        (spoil_kind, r"'age'.*'1.parquet'.*'0.parquet'"),
+        (spoil_column, r"'1.parquet'.*'pay'"),
+        (spoil_label, r"'1.parquet'.*'income'"),
+        (spoil_gap, r"'income'.*'1.parquet'.*1 row"),
+        (spoil_arrow, r"'2.arrow'.*cannot"),
+        (spoil_other_file, r"folder.*'readme.txt'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_folder_is_said_with_the_files_name(folder, streams, spoil, sentence):
@@ -175,7 +175,7 @@ def test_a_key_among_the_texts_is_noticed(folder, streams, monkeypatch):
     monkeypatch.setattr(stream, "BATCH", 1 << 14)
     monkeypatch.setattr(data_columns, "MAX_CATEGORIES", 200)
     spoil_key(folder)
-    with pytest.raises(DataError, match=r"'job' of file '1.parquet' has 300 different texts"):
+    with pytest.raises(DataError, match=r"'job'.*'1.parquet'.*300 different"):
         read_source(folder, ROLES).added_up(len)
 
 
@@ -189,5 +189,5 @@ def test_a_bad_row_is_told_by_its_place(tmp_path):
     age[650] = "old"
     write(tmp_path / "a.parquet", age=pa.array(age))
     roles = Roles("income", ("sex",), numeric=("age",))
-    with pytest.raises(DataError, match=r"'a\.parquet' after 600 rows .* row 51 is not"):
+    with pytest.raises(DataError, match=r"'a\.parquet'.*600 rows.*row 51"):
         read_source(tmp_path / "a.parquet", roles)

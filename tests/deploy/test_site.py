@@ -17,7 +17,7 @@ SITE = {"site": "north", "file": "a.csv", "target": "y", "sensitive-features": "
         ({"allow": "statistics,shell"}, "allows 'shell'"),
         ({"min-rows": 0}, "min-rows is 0"),
         ({"min-rows": True}, "min-rows is True"),
-        ({"drop": "sex"}, "'sex' is named for two purposes"),
+        ({"drop": "sex"}, "'sex'.*purposes"),
     ],
 )
 def test_settings_of_a_site_that_make_no_sense_are_refused(changes, said):
@@ -26,9 +26,9 @@ def test_settings_of_a_site_that_make_no_sense_are_refused(changes, said):
 
 
 def test_a_site_takes_requests_only():
-    with pytest.raises(FederationError, match="a request came as Reply"):
+    with pytest.raises(FederationError, match="request came"):
         respond(SITE, "sums", pack(Reply(1, {})))
-    with pytest.raises(FederationError, match="the message of the server is damaged"):
+    with pytest.raises(FederationError, match="server is damaged"):
         respond(SITE, "sums", b"junk")
 
 

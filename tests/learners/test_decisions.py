@@ -160,7 +160,7 @@ def test_an_explanation_adds_up_to_the_score():
     i = int(np.flatnonzero(rows.categorical["job"].values() == "b")[0])
     assert messages.of_row(i) == {"job = b": messages.subgroups[i, 0]}
     assert replace(model, rule=replace(model.rule, subgroups=None)).further_columns == ()
-    with pytest.raises(ModelError, match="'fl' has no rule to explain"):
+    with pytest.raises(ModelError, match=r"'fl'.*explain"):
         replace(model, rule=None, method={"name": "fl"}).explain(rows)
 
 
@@ -240,7 +240,7 @@ def refused(path, change):
 
 def test_an_unseen_category_is_a_sentence():
     job = replace(ROWS.categorical["job"], categories=("a", "b", "new"))
-    with pytest.raises(DataError, match="'new', unseen in training"):
+    with pytest.raises(DataError, match=r"'new'.*unseen"):
         ruled().decision(replace(ROWS, categorical={"job": job}))
 
 

@@ -76,7 +76,7 @@ def test_aware_reads_the_feature_itself():
     column, *_ = TABLE.sensitive_features.values()
     predictions = predict(estimates, ENCODING, 0, TABLE)
     np.testing.assert_array_equal(predictions[1], column.values() == HEADS[1].group[0])
-    with pytest.raises(DataError, match="by which the model decides"):
+    with pytest.raises(DataError, match="model decides"):
         predict(estimates, ENCODING, 0, replace(TABLE, sensitive_features={}))
 
 
@@ -86,7 +86,7 @@ def test_a_column_of_probabilities_is_checked(bad):
     column[7] = bad
     table = replace(TABLE, numeric={**TABLE.numeric, "score": column})
     estimates = Estimates("given", HEADS, 0, 0, columns=("score", "score"))
-    with pytest.raises(DataError, match=r"'score' of the data holds .* in row 8"):
+    with pytest.raises(DataError, match=r"'score'.*row 8"):
         predict(estimates, ENCODING, 0, table)
 
 
@@ -112,11 +112,11 @@ def test_strata_are_what_is_compared(metric, intersections):
         assert stratum.label is None or name.endswith(f"with label {stratum.label}")
 
 
-def test_one_group_and_too_many_are_refused():
-    with pytest.raises(SettingsError, match="'sex' has one group"):
+def test_one_group_and_too_many_together_are_refused():
+    with pytest.raises(SettingsError, match=r"'sex'.*group"):
         heads([("sex", ("F",))])
-    with pytest.raises(SettingsError, match="'age' has 73 groups"):
-        heads([("age", [str(k) for k in range(73)])])
+    with pytest.raises(SettingsError, match=r"'age'.*146 groups"):
+        heads([("age", [str(k) for k in range(73)]), ("sex", ("F", "M"))], intersections=True)
 
 
 def test_an_unknown_learner_is_a_sentence():

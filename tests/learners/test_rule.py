@@ -12,7 +12,7 @@ from agnosticfair.methods import method
     ("change", "sentence"),
     [
         ({"learner": "forest"}, "unknown learner 'forest'"),
-        ({"learner": RidgeClassifier()}, "RidgeClassifier has no predict_proba"),
+        ({"learner": RidgeClassifier()}, "RidgeClassifier.*predict_proba"),
         ({"costs": (1, 0)}, "costs is"),
         ({"costs": "fair"}, "costs is 'fair'"),
         ({"positive_rate": (0.5, 0.2)}, "positive_rate is"),
@@ -35,5 +35,5 @@ def test_a_column_of_probabilities_is_the_learner():
 def test_settings_reach_the_rule():
     made = method("rule", costs="balanced", learning_folds=3, overall=0.1).rule
     assert (made.costs, made.folds, made.overall) == ("balanced", 3, 0.1)
-    with pytest.raises(SettingsError, match="'fl' has no rule"):
+    with pytest.raises(SettingsError, match=r"'fl'.*rule"):
         method("fl", costs="balanced")

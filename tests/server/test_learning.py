@@ -98,9 +98,9 @@ def test_a_given_probability_is_taken_as_it_is():
     assert (fitted.learner, fitted.rounds) == ("given", 0)
     np.testing.assert_allclose(fitted.model.probabilities(table), p, atol=1e-6)
     bad = replace(table, numeric={**table.numeric, "score": 2 * p})
-    with pytest.raises(SettingsError, match="from 0 to 1, not scores or percentages"):
+    with pytest.raises(SettingsError, match="0 to 1"):
         fit({"a": bad}, Method("plain", rule=Rule(probability="score")), positive="yes")
-    with pytest.raises(SettingsError, match="'nothing' is no column of numbers"):
+    with pytest.raises(SettingsError, match=r"'nothing'.*numbers"):
         fit({"a": table}, Method("plain", rule=Rule(probability="nothing")), positive="yes")
 
 
@@ -174,12 +174,12 @@ def test_a_sensitive_feature_of_many_values_is_refused_by_a_sentence_about_bins(
     ages = [str(age) for age in range(17, 91)]
     column = Column.of((ages * 21)[: len(ROWS)])
     for chosen_method in (PLAIN, method("fairfl")):
-        with pytest.raises(DataError, match=r"'age' has 74 groups, more than 50: cut .* into bins"):
+        with pytest.raises(DataError, match=r"'age'.*74 groups"):
             fit(
                 {"a": replace(ROWS, sensitive_features={"age": column})},
                 chosen_method,
                 positive="yes",
             )
-    with pytest.raises(SettingsError, match="have 100 groups together, more than 50: cut them"):
+    with pytest.raises(SettingsError, match=r"100 groups.*cut"):
         heads([("a", ages[:10]), ("b", ages[:10])], intersections=True)
     assert len(heads([("a", ages[:10]), ("b", ages[:10])])) == 21

@@ -152,9 +152,9 @@ def test_what_a_rule_cannot_limit_is_refused():
     one_plan = planned()
     basis = Basis("function", 3)
     kernels = replace(one_plan, task=replace(one_plan.task, subgroups=None, fair_basis=basis))
-    with pytest.raises(SettingsError, match="which no function is"):
+    with pytest.raises(SettingsError, match="no function"):
         program.limits_of(kernels)
-    with pytest.raises(SettingsError, match="no subgroups of which one could be worst"):
+    with pytest.raises(SettingsError, match="could be worst"):
         fit(dealt(TABLE, 2), method("fl", learner="linear", agnostic=True), positive="yes")
     with pytest.raises(SettingsError, match="positive_rate"):
         fit(dealt(TABLE, 2), method("rule", positive_rate=(0.6, 0.4)), positive="yes")

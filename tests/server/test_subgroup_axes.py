@@ -65,17 +65,15 @@ def test_a_column_that_one_client_lacks_names_no_subgroup():
     town = Column(np.zeros(len(ROWS), np.int32), ("x",))
     tables = {"a": replace(ROWS, other={"town": town}), "b": ROWS}
     request = named_method(basis=subgroups(columns=("*", "town")))
-    with pytest.raises(
-        SettingsError, match="no column 'town' of at most 200 values to name subgroups by"
-    ):
+    with pytest.raises(SettingsError, match=r"'town'.*200 values"):
         fit(tables, request, positive="yes")
 
 
 @pytest.mark.parametrize(
     ("basis", "says"),
     [
-        ({"columns": ("hair",)}, "no column 'hair' of at most 200 values to name subgroups by"),
-        ({"depth": 4}, "depth 4 is not 1, 2 or 3"),
+        ({"columns": ("hair",)}, "'hair'.*200 values"),
+        ({"depth": 4}, "depth 4"),
         ({"min_share": -1.0}, "min_share is -1.0"),
         ({"bins": 0}, "bins is 0"),
     ],
@@ -95,7 +93,7 @@ def test_a_column_of_a_thousand_values_names_no_subgroup():
     ids = replace(ROWS, categorical={**ROWS.categorical, "id": Column.of(range(len(ROWS)))})
     fitted = fit({"one": ids}, named_method(), positive="yes")
     assert "id" not in [axis.name for axis in fitted.subgroups.agreed[0]]
-    with pytest.raises(SettingsError, match=f"column 'id' has {len(ROWS)} values"):
+    with pytest.raises(SettingsError, match=f"'id'.*{len(ROWS)}"):
         fit({"one": ids}, named_method(subgroups_by=("id",)), positive="yes")
 
 

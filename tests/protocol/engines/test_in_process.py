@@ -47,7 +47,7 @@ def test_a_thousand_clients_give_the_model_of_two(adult):
 
 def test_a_client_that_raises_in_a_worker_is_named():
     tables = {"a": ROWS, "b": ROWS.take(np.arange(0))}
-    with pytest.raises(FederationError, match="client 'b' has no rows"):
+    with pytest.raises(FederationError, match=r"'b'.*rows"):
         fit(in_process(tables, workers=2), "fl", positive="yes")
 
 

@@ -85,7 +85,7 @@ def test_a_client_that_fails_is_named_with_its_region():
 
     sound = in_process(dealt(ROWS, 2))
     engine = Relay({"north": sound, "south": Relay({"deep": InProcess({"x": broken})})})
-    with pytest.raises(FederationError, match="client 'south': its client 'deep': its client 'x'"):
+    with pytest.raises(FederationError, match=r"'south'.*'deep'.*'x'"):
         fit(engine, "fl", positive="yes")
     rest = fit(engine, "fl", positive="yes", on_failure=Policy(then="drop"))
     assert rest.model.digest == fit(dealt(ROWS, 2), "fl", positive="yes").model.digest
@@ -102,12 +102,12 @@ def test_what_does_not_add_up_is_a_failure_with_a_sentence():
     found = Relay({"r": Odd()}).exchange("sums", None, ["r"])["r"]
     assert isinstance(found, Failure)
     assert "do not add up" in found.reason
-    with pytest.raises(FederationError, match="cannot add up Reply, str"):
+    with pytest.raises(FederationError, match="add up Reply"):
         together({"a": Reply(1, {}), "b": "?"})
 
 
 def test_relays_that_make_no_sense_are_refused():
-    with pytest.raises(SettingsError, match="region 'r' has no clients"):
+    with pytest.raises(SettingsError, match=r"'r'.*clients"):
         Relay({"r": InProcess({})})
-    with pytest.raises(SettingsError, match="a fan of two or more"):
+    with pytest.raises(SettingsError, match="fan of two"):
         tree({}, 1)

@@ -100,13 +100,13 @@ def test_a_budget_ends_and_stays_ended(tmp_path):
     ledger.spend("one", z, "site 'north'")
     assert path.stat().st_mode & 0o077 == 0
     for book in (ledger, Ledger(1.0, 1e-5, path=path)):
-        with pytest.raises(FederationError, match="the privacy budget of site 'north' is spent"):
+        with pytest.raises(FederationError, match=r"'north'.*spent"):
             book.spend("other", 50.0, "site 'north'")
     assert Ledger(1.0, 1e-5, path=path).spent == pytest.approx(1.0)
-    with pytest.raises(SettingsError, match="is kept for delta 1e-05"):
+    with pytest.raises(SettingsError, match=r"kept.*delta 1e-05"):
         Ledger(1.0, 1e-6, path=path)
     path.write_text("{}")
-    with pytest.raises(FederationError, match="so nothing is answered"):
+    with pytest.raises(FederationError, match="nothing is answered"):
         Ledger(1.0, 1e-5, path=path)
 
 
@@ -120,7 +120,7 @@ def plan(*multipliers: float, fit: str = "one", ends: bool = False) -> Broadcast
 def test_a_fit_without_room_is_refused_before_its_first_request():
     """It was refused at its last step, with 28 of 30 gone."""
     private, z = site(Ledger(3.0, 1e-5)), multiplier(3.0, 1e-5)
-    with pytest.raises(FederationError, match="this fit would make it"):
+    with pytest.raises(FederationError, match="fit would make"):
         private("private_plan", plan(z, z))
     assert private.ledger.spent == 0
     private("private_plan", plan(2 * z, 2 * z))
@@ -135,7 +135,7 @@ def test_what_is_reserved_is_nobody_elses_until_the_fit_ends():
         private("private_plan", plan(z, z))
     private("private_counts", send("private_counts", task_of(), z=z))
     assert ledger.spent == pytest.approx(spent([z], 1e-5))  # it fails here
-    with pytest.raises(FederationError, match="with what a fit that has not ended reserved"):
+    with pytest.raises(FederationError, match="ended reserved"):
         private("private_plan", plan(z, fit="another"))
     with pytest.raises(FederationError, match="is spent"):
         private("private_counts", send("private_counts", task_of(), z=50.0))
@@ -183,7 +183,7 @@ def test_a_budget_belongs_to_rows_and_not_to_a_name(tmp_path):
             ledger.spend("two", 50.0, WHO)
     ledger_of(older, 1.0, 1e-5).spend("two", z, WHO)  # other people: another budget
     (tmp_path / "file").write_text("")
-    with pytest.raises(SettingsError, match="cannot keep a ledger"):
+    with pytest.raises(SettingsError, match="cannot keep"):
         ledger_of(ROWS, 1.0, 1e-5, folder=tmp_path / "file")
 
 

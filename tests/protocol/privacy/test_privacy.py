@@ -121,7 +121,7 @@ def test_the_same_request_gets_the_same_noise_and_costs_once():
 
 
 def test_a_private_site_gives_no_sum_without_noise():
-    with pytest.raises(FederationError, match="answers private steps only"):
+    with pytest.raises(FederationError, match="answers private steps"):
         site()("sums", send("private_counts", task_of()))
     for z in (0.0, -1.0):
         with pytest.raises(FederationError, match="refuses the request"):
@@ -182,9 +182,9 @@ def test_whole_sites_can_be_hidden_instead_of_rows(tmp_path):
     assert (told["unit"], told["max_rows"]) == ("site", 50.0)
     assert fitted.model.rows == pytest.approx(200, abs=20)  # of 400: 50 of each site take part
     rows = Budget(1e4, ledgers=tmp_path)
-    with pytest.raises(AgnosticFairError, match="is kept for each site, not for each row"):
+    with pytest.raises(AgnosticFairError, match="kept for"):
         fit_private(tables, "fairfl", budget=rows, schema=SCHEMA, positive="yes", rounds=2)
-    with pytest.raises(FederationError, match="hides rows and was asked for sums that hide itself"):
+    with pytest.raises(FederationError, match="hide itself"):
         site()("private_counts", send("private_counts", task_of(), z=5.0, maximum=10))
     with pytest.raises(SettingsError, match="max_rows is -1"):
         Budget(1.0, max_rows=-1)

@@ -165,9 +165,9 @@ def test_what_would_show_a_row_must_be_asked_for():
 
 def test_a_list_without_a_site_and_one_site_alone_are_refused():
     engine, roster = rehearsed(in_process(dealt(ROWS, 3)))
-    with pytest.raises(SettingsError, match="missing from the list of keys"):
+    with pytest.raises(SettingsError, match="list of keys"):
         fit(engine, "fl", positive="yes", secure=dict(list(roster.items())[:2]))
-    with pytest.raises(SettingsError, match="a total of 1 site"):
+    with pytest.raises(SettingsError, match=r"total.*1 site"):
         fit({"alone": ROWS}, "fl", positive="yes", secure=True)
 
 
