@@ -194,8 +194,14 @@ def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Pair:
 
     more = of(ours, "balanced") - of(theirs, "balanced")
     spread = float(more.std(ddof=1) / np.sqrt(len(more))) if len(more) > 1 else 0.0
-    p90, top = (float((of(theirs, k) - of(ours, k)).mean()) for k in ("p90", "max"))
-    gain = float(more.mean())
+
+    def exact(
+        differences: np.ndarray,
+    ) -> float:  # 0.7 - 0.68 is 0.02, as it is of numbers with four digits
+        return round(float(differences.mean()), 9)
+
+    p90, top = (exact(of(theirs, k) - of(ours, k)) for k in ("p90", "max"))
+    gain = exact(more)
     return Pair(
         theirs["entrant"],
         theirs["request"],
