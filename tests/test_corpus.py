@@ -70,7 +70,10 @@ TRAINING_ONLY = {
     "one group": (people(sex=const("F")), "'sex'"),
     "three labels": (people(income=lambda i, v: "abc"[i % 3]), "3 labels"),
     "quantity": (people(income=lambda i, v: i + 0.5), "a quantity and not a label"),
-    "400 groups": (people(900, sex=lambda i, v: f"g{i % 400}"), "400 groups, more than 50: cut its numbers into bins"),
+    "400 groups": (
+        people(900, sex=lambda i, v: f"g{i % 400}"),
+        "groups, more than 50: cut its numbers",
+    ),
 }
 COMMANDS = {
     "fit": f"fit bad.csv {ROLES}",
