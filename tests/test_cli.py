@@ -227,7 +227,7 @@ def test_models_that_are_not_ours_are_refused(call, files, model):
         (("fit", "north.csv", *ROLES, "--positive", "maybe"), "'maybe'"),
         (("fit", "north.csv", *ROLES, "--drop", "income"), "'income'"),
         (("fit", "north.csv", *ROLES, "--out", "no/folder/m.safetensors"), "no/folder"),
-        (("fit", "north.csv", "north.csv", *ROLES), "'north'"),
+        (("fit", "north.csv", "north.csv", *ROLES), "'north.csv'"),
         (("fit", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
         (("tune", "north.csv", *ROLES, "--seed", "-1"), "seed is -1"),
     ],

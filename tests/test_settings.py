@@ -1,5 +1,9 @@
 """A value of the wrong kind is one sentence: the setting, the value, and what it must be."""
 
+import re
+from inspect import getdoc
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +12,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.methods import Averaging, Network, method
+from agnosticfair.settings import SETTINGS, TAU
 
 X, y, s = np.random.default_rng(0).normal(size=(40, 2)), [0, 1] * 20, [0, 0, 1, 1] * 10
 POSITIVE = "it must be a positive number"
@@ -112,3 +117,10 @@ def test_the_default_is_one_for_all_commands():
     assert {signature(command).parameters["method"].default for command in commands} == {DEFAULT}
     assert method(DEFAULT).name == "rule"
     assert method(DEFAULT, kernels=5).name == "agnosticfair"
+
+
+def test_tau_is_said_once():
+    root = Path(__file__).parents[1]
+    pages = [(root / name).read_text() for name in ("README.md", "docs/choosing.md")]
+    for text in (*pages, getdoc(AgnosticFairClassifier), SETTINGS["tau"].words):
+        assert TAU in re.sub(r"\s+", " ", text)

@@ -160,6 +160,15 @@ class Reach(StrEnum):
     RULE = "rule"
 
 
+TAU = (
+    "The largest difference between two groups' rates, in every subgroup with enough people, by the model's own "
+    "estimates on the training rows; methods other than 'rule' limit it over their set of reweightings. A fit that "
+    "converged keeps it to 0.001 before decisions are rounded to yes or no. What holds on new rows is the "
+    "certificate's to say."
+)
+"""What tau is: the same words in help, README, docs and cards."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """A value of a method, under one name in ``method``, the estimator, the command line and a deployed app.
@@ -208,7 +217,7 @@ def register_setting(setting: Setting) -> Setting:
 def _of_constraints() -> tuple[Setting, ...]:
     _, F, S, A, K, P, _ = Reach
     return (
-        Setting("tau", F, "Largest difference between groups over the set A.", LIMIT),
+        Setting("tau", F, TAU, LIMIT),
         Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
         Setting("metric", F, "What fairness means: 'demographic_parity', for example.", WORD),
         Setting("intersections", F, "Compare the sensitive features' intersections.", FLAG),

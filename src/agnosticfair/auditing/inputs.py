@@ -127,7 +127,7 @@ def as_frame(X: Any) -> Any:
     kind = type(X).__module__.partition(".")[0], type(X).__name__
     if kind == ("polars", "LazyFrame"):
         return X.collect()
-    if kind == ("pyarrow", "Table"):
+    if kind in (("pyarrow", "Table"), ("pyarrow", "RecordBatch")):
         with needing("audit", "a table of Arrow is read by the package 'pandas'"):
             return X.to_pandas()
     return X

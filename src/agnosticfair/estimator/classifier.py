@@ -62,7 +62,10 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         A name of ``METHODS``, or what ``agnosticfair.method`` makes of one. 'auto' is ``rule``, and ``agnosticfair``
         with a network or a basis.
     tau : float
-        Largest difference between groups' rates: in every subgroup, or over the set A.
+        The largest difference between two groups' rates, in every subgroup with enough people, by the model's own
+        estimates on the training rows; methods other than 'rule' limit it over their set of reweightings. A fit that
+        converged keeps it to 0.001 before decisions are rounded to yes or no. What holds on new rows is the
+        certificate's to say.
     limit : float
         Instead of tau, the largest difference of decisions in any estimable subgroup, to be certified at
         ``confidence`` (``precision``: docs/certificates.md); ``certified_limit_`` says what is.

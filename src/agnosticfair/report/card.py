@@ -31,6 +31,7 @@ from agnosticfair.report.certificate import reached, without_ends
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
 from agnosticfair.runs.ruled import about, proxy
+from agnosticfair.settings import TAU
 
 MAX_SUBGROUPS, MAX_FEW = 8, 3
 """Subgroups that a card names: estimable ones, and others."""
@@ -342,10 +343,8 @@ def _aimed(method: Method, fairness: Fairness) -> str:
     """What training held the decisions to."""
     network = method.network
     if method.rule is not None:
-        return (
-            f"Training held the estimated rates within {fairness.tau:g} of each other in every subgroup of enough "
-            "people; counted rates differ by chance besides, the more the smaller a subgroup is."
-        )
+        chance = "Counted rates differ by chance besides, the more the smaller a subgroup is."
+        return f"tau is {fairness.tau:g}. {TAU} {chance}"
     if fairness.measured.kind == "sigmoid" and (network is None or network.decisions):
         return (
             f"Training aimed at {fairness.tau:g} for the decisions themselves, over its own set and the rows it had; "
