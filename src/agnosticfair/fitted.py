@@ -212,7 +212,7 @@ class Fit:
                 return None  # so the costs ask for
             if optimum.unchanged:
                 return (
-                    "nearly all decisions are the same, by the learner's own decisions: costs='balanced' weighs labels "
+                    "Nearly all decisions are the same, by the learner's own decisions: costs='balanced' weighs labels "
                     "alike."
                 )
             return " ".join(
@@ -229,7 +229,7 @@ class Fit:
                 f"tau {fairness.tau:g} was kept by a nearly constant decision; {text}: raise tau."
             )
         return (
-            f"nearly all decisions are the same, and tau {fairness.tau:g} is exceeded all the same; "
+            f"Nearly all decisions are the same, and tau {fairness.tau:g} is exceeded all the same; "
             f"{text}: take other columns."
         )
 

@@ -59,7 +59,7 @@ def leave(
     elif run is not None or not any(source.streamed for source in clients.values()):
         certified = certificates(fitted, clients)
     if run is not None:  # each is another pass over the rows
-        about = {"target": target, "training_rows": measures}
+        about = {"target": target, "training_rows": measures, "warnings": warned(measures, fitted)}
         extra_files = record.run_files(fitted, clients, as_content(*certified), **about)
         write_files(run, extra_files)
     limit = None if certified_limit is None else certified_limit.limit
@@ -170,11 +170,7 @@ def _warnings(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[st
     """What a user should know before using the model."""
     from agnosticfair.data.encoding import shown
 
-    rule = fitted.method.rule
-    costed = rule is not None and rule.costs is not None  # then accuracy is not what is asked for
-    sentences = [] if costed else warned(measures, tau=fitted.method.fairness is not None)
-    if fitted.collapsed is not None:
-        sentences.append(fitted.collapsed)
+    sentences = warned(measures, fitted)
     if not fitted.converged:
         sentences.append(
             "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agnosticfair.data.reading import Dialect
     from agnosticfair.data.stream import Stream
     from agnosticfair.data.table import Table
+    from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
     from agnosticfair.model import Model
 
@@ -85,16 +86,14 @@ def _say(text: str) -> None:
     print(fill(text, 80, subsequent_indent="  ", break_on_hyphens=False))
 
 
-def warned(found: Iterable[Mapping[str, Any]], tau: bool) -> list[str]:
-    """Sentences of warning about what ``scores`` found on all rows."""
-    from agnosticfair.report.words import poor
+def warned(measures: Iterable[Mapping[str, Any]], fitted: Fit | None = None) -> list[str]:
+    """Warnings of a nearly constant decision, by what ``scores`` found on all rows; those of a fit have its advice."""
+    from agnosticfair.report.words import poor, warnings_of_fit
 
-    for entry in found:
+    for entry in measures:
         if entry["client"] == "all rows" and entry["accuracy"] is not None:
-            positive = entry["positive_rate"]
-            return poor(
-                entry["accuracy"], entry["majority_rate"], positive, limit="tau" if tau else "bound"
-            )
+            rates = (entry[name] for name in ("accuracy", "majority_rate", "positive_rate"))
+            return poor(*rates) if fitted is None else warnings_of_fit(fitted, *rates)
     return []
 
 

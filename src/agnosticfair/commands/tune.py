@@ -12,7 +12,7 @@ from typer import Option
 from agnosticfair.commands import options
 from agnosticfair.commands.leaving import leave, note_rows
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
-from agnosticfair.commands.rows import tell, with_subgroup_set
+from agnosticfair.commands.rows import tell, warned, with_subgroup_set
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT, TAUS
 from agnosticfair.threads import cpus
@@ -81,7 +81,7 @@ def tune(
     written = dict.fromkeys((MODEL, *left.cards, *left.extra_files))
     sentences = [
         *picked.statements,
-        *([] if picked.collapsed is None else [f"Warning: {picked.collapsed}"]),
+        *(f"Warning: {text}" for text in warned(left.measures, picked)),
     ]
     _deliver(frontier, picked.method.fairness.tau, out, written, sentences, as_json)
 

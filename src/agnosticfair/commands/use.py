@@ -52,7 +52,7 @@ def evaluate(
     if as_json:
         return print(json.dumps(measures, indent=1))
     show_scores(f"{model}, a model by {loaded.method['name']}", measures)
-    for text in warned(measures, tau=bool(loaded.method.get("fairness"))):
+    for text in warned(measures):
         print("Warning:", text)
     return None
 
