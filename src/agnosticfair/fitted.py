@@ -212,8 +212,8 @@ class Fit:
                 return None  # so the costs ask for
             if optimum.unchanged:
                 return (
-                    "Nearly all decisions are the same, by the learner's own decisions: costs='balanced' weighs labels "
-                    "alike."
+                    "nearly all decisions are the same, by the learner's own decisions, which no limit changes: costs "
+                    "'balanced' weighs both labels alike."
                 )
             return " ".join(
                 (
@@ -229,7 +229,7 @@ class Fit:
                 f"tau {fairness.tau:g} was kept by a nearly constant decision; {text}: raise tau."
             )
         return (
-            f"Nearly all decisions are the same, and tau {fairness.tau:g} is exceeded all the same; "
+            f"nearly all decisions are the same, and tau {fairness.tau:g} is exceeded all the same; "
             f"{text}: take other columns."
         )
 

@@ -155,7 +155,7 @@ def _scores(y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]) 
 def _warnings(fitted: Fit, scores: Mapping[str, Any]) -> list[str]:
     """Of a nearly constant decision."""
     rates = (scores[name] for name in ("accuracy", "majority", "positive"))
-    return words.warnings_of_fit(fitted, *rates)
+    return words.poor_fit(fitted, *rates)
 
 
 def _fairness_sentence(model: Model) -> str:
@@ -367,7 +367,7 @@ def _limits(fitted: Fit, scores: Mapping[str, Any], groups: Mapping[str, np.ndar
     fairness = fitted.method.fairness
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for counts_here in counts for group, n in counts_here if n < FEW]
-    points = _warnings(fitted, scores)
+    points = [text[0].upper() + text[1:] for text in _warnings(fitted, scores)]
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:

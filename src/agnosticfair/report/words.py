@@ -6,17 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
 from agnosticfair.data.storage import Decided
+from agnosticfair.fitted import Fit
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.metrics import METRICS, PARITY
-
-if TYPE_CHECKING:
-    from agnosticfair.federation import Fit
 
 Json = Mapping[str, Any]
 FEW_ROWS = 100
@@ -67,7 +65,8 @@ def glance(study: Json) -> Glance:
     if method.get("difference") is None:
         return Glance("", "")
     state, answer = verdict(study)
-    answer = " ".join((answer, *(method.get("warnings") or ())))
+    warnings = (text[0].upper() + text[1:] for text in method.get("warnings") or ())
+    answer = " ".join((answer, *warnings))
     tiles = [_asked(study, method), _overall(study, method), _worst(study, method)]
     tiles += [_four_fifths(study, method), _price(study, method)]
     return Glance(state, answer, tuple(tile for tile in tiles if tile))
@@ -378,37 +377,44 @@ def of_decisions(rows: Decided, method: str) -> str:
     )
 
 
-def warnings_of_fit(fitted: Fit, accuracy: float, majority: float, positive: float) -> list[str]:
-    """Warnings about a fit that is hardly better than a constant decision, by its rates on the training rows."""
-    rule = fitted.method.rule
-    if fitted.collapsed is not None:
-        return [fitted.collapsed]
-    if rule is not None and rule.costs is not None:
-        return []  # accuracy is not what is asked for
-    limit = "bound" if fitted.method.fairness is None else "tau"
-    return poor(accuracy, majority, positive, f"try a larger {limit} or method fl")
+CHECKS = "check which label is positive, and the threshold"
+"""What to do about a model that may be anybody's."""
 
 
-def poor(accuracy: float, majority: float, positive: float, advice: str = "") -> list[str]:
-    """A warning about a model that is hardly better than a constant decision, if it is not.
+def poor(accuracy: float, majority: float, positive: float, remedy: str = CHECKS) -> list[str]:
+    """Sentences of warning about a model that is hardly better than a constant decision.
 
-    positive: its share of positive decisions.  advice: what whoever fitted it may do.
+    positive: its share of positive decisions.
 
-    >>> poor(0.75, 0.76, 0.3)
-    ['The model is right less often (0.750) than a constant decision (0.760).']
+    >>> poor(0.75, 0.76, 0.3, "try a larger tau")
+    ['The model is right less often (0.750) than a constant decision (0.760): try a larger tau.']
     """
-    end = f": {advice}." if advice else "."
+    sentences = []
+    if accuracy < majority - 5e-4:
+        sentences.append(
+            f"The model is right less often ({accuracy:.3f}) than a constant decision ({majority:.3f}): {remedy}."
+        )
     if scoring.nearly_constant(accuracy, majority, positive):
         answer = "positively" if positive > 0.5 else "negatively"
-        return [
-            f"The model decides nearly everybody ({max(positive, 1 - positive):.1%}) {answer}, and is right on "
-            f"{accuracy:.1%}, a constant decision on {majority:.1%}{end}"
-        ]
-    if accuracy < majority - 5e-4:
-        return [
-            f"The model is right less often ({accuracy:.3f}) than a constant decision ({majority:.3f}){end}"
-        ]
-    return []
+        sentences.append(
+            f"The model decides nearly everybody ({max(positive, 1 - positive):.1%}) {answer}: equal, and hardly a "
+            f"decision; {remedy}."
+        )
+    return sentences
+
+
+def poor_fit(fitted: Fit, accuracy: float, majority: float, positive: float) -> list[str]:
+    """The same of a fit, by what it knows of itself: where it says itself that it decides nearly everybody alike, with
+    what would change that, nothing else is advised."""
+    rule, optimum = fitted.method.rule, fitted.optimum
+    if rule is not None and rule.costs is not None:  # then accuracy is not what is asked for
+        return [] if fitted.collapsed is None else [fitted.collapsed]
+    limited = fitted.method.fairness is not None and (optimum is None or not optimum.unchanged)
+    remedy = "try a larger tau or method fl" if limited else "try more columns or another learner"
+    sentences = poor(accuracy, majority, positive, remedy)
+    if fitted.collapsed is None:
+        return sentences
+    return [*(text for text in sentences if "right less often" in text), fitted.collapsed]
 
 
 # --- where the claims of a page are weak ---
