@@ -22,8 +22,8 @@ from agnosticfair.learners.estimates import of_all_rows, predict, targets
 from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast, Reply, pack
 from agnosticfair.protocol.requests import step_of
-from agnosticfair.server import learning, rule, trainers
-from agnosticfair.server.plan import Plan, plan
+from agnosticfair.server import learning, rule
+from agnosticfair.server.plan import Plan, plan, trained_heads
 from agnosticfair_research.datasets import load_dataset
 
 REPEATS, SEED = 3, 0
@@ -43,13 +43,13 @@ def learn(table: Table) -> tuple[Plan, learning.Learning, float, int]:
         method("rule", learner="additive"), statistics, ("all",), sensitive_features=SENSITIVE
     )
     begin = process_time()
-    made = rule.agreed(stated, statistics, send)
-    state = learning.begun(made, "additive", trainers.trained_heads(made), SEED)
+    binned = rule.agreed(stated, statistics, send)
+    state = learning.begun(binned, "additive", trained_heads(binned), SEED)
     while state.outcome == "running":
-        reply = send(Broadcast(state.round + 1, made.task, learning.request(state)))
+        reply = send(Broadcast(state.round + 1, binned.task, learning.request(state)))
         largest = max(largest, len(pack(reply)))
         state = learning.step(state, reply)
-    return made, state, process_time() - begin, largest
+    return binned, state, process_time() - begin, largest
 
 
 def regress(X: np.ndarray, t: np.ndarray, counts: np.ndarray) -> tuple[list, float]:
@@ -57,10 +57,10 @@ def regress(X: np.ndarray, t: np.ndarray, counts: np.ndarray) -> tuple[list, flo
     from sklearn.linear_model import LogisticRegression
 
     begin = process_time()
-    made = [
+    classifiers = [
         LogisticRegression(max_iter=1000).fit(X[on], y[on]) for y, on in zip(t, counts, strict=True)
     ]
-    return made, process_time() - begin
+    return classifiers, process_time() - begin
 
 
 def log_loss(p: np.ndarray, t: np.ndarray) -> float:
@@ -75,8 +75,8 @@ def compare(name: str) -> str:
     train = np.random.default_rng(SEED).random(len(table)) < 0.7
     rows, rest = table.take(train), table.take(~train)
     runs = [learn(rows) for _ in range(REPEATS)]
-    made, state, _, largest = runs[0]
-    task, heads = made.task, state.heads
+    binned, state, _, largest = runs[0]
+    task, heads = binned.task, state.heads
     t, counts = targets(heads, rows.labels(task.positive), rows.sensitive_features)
     X = encode(task.encoding, rows)
     fits = [regress(X, t, counts) for _ in range(REPEATS)]
@@ -84,7 +84,7 @@ def compare(name: str) -> str:
     begin = process_time()
     fit({"all": rows}, method("rule", learner="additive"), sensitive_features=SENSITIVE)
     whole = process_time() - begin
-    estimates = of_all_rows(learning.estimates_of(state, made))
+    estimates = of_all_rows(learning.estimates_of(state, binned))
     P, (t_rest, _) = (
         predict(estimates, task.encoding, 0, rest),
         targets(heads, rest.labels(task.positive), rest.sensitive_features),

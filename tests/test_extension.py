@@ -1,8 +1,9 @@
 """What CONTRIBUTING says, followed from outside: a basis, a step, a solver, a learner, an engine, a field of sums."""
 
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from agnosticfair.client import sums as client_sums
 from agnosticfair.client.client import Client
 from agnosticfair.commands.messages import _supposed
 from agnosticfair.data.table import concatenate
-from agnosticfair.errors import AgnosticFairError, DataError, FederationError
+from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit, in_process
 from agnosticfair.learners.estimates import LEARNERS, Estimates, Learner, register_learner
 from agnosticfair.learners.rule import NAMES
@@ -24,12 +25,12 @@ from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
 from agnosticfair.methods import Method, method
 from agnosticfair.model import load_model
 from agnosticfair.protocol import requests
-from agnosticfair.protocol.engines import Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
 from agnosticfair.protocol.rule import Learn
 from agnosticfair.server import solvers
+from agnosticfair.server.plan import trained_heads
 from agnosticfair.server.reveals import UNSAID, explain
-from agnosticfair.server.trainers import TRAINERS, trained_heads
+from agnosticfair.server.trainers import TRAINERS
 from agnosticfair.site.checks import request_check
 
 
@@ -253,38 +254,28 @@ def test_a_learner_from_outside_is_trained_by_sums_and_saved(tmp_path):
     np.testing.assert_allclose(p, labels.mean(), atol=2**-20)
 
 
-# Add an engine: who the clients are, and an answer, or what became of it, from each.
+# Add an engine: who the clients are, and an answer, or a failure, from each. It is the one that CONTRIBUTING shows.
 
 
-@dataclass
-class Threads:
-    """Clients that answer at the same time."""
-
-    handlers: dict
-
-    def clients(self):
-        return tuple(sorted(self.handlers))
-
-    def exchange(self, step, payload, keys, deadline=float("inf")):
-        def send(key):
-            try:
-                return self.handlers[key](step, payload)
-            except AgnosticFairError as error:
-                return Failure(str(error), final=True)
-
-        with ThreadPoolExecutor() as pool:
-            return dict(zip(keys, pool.map(send, keys), strict=True))
+@pytest.fixture(scope="module")
+def Threads():
+    page = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    block = page.partition("## Add an engine")[2].partition("```python\n")[2].partition("```")[0]
+    names = {"__name__": "threads"}
+    sys.modules["threads"] = ModuleType("threads")
+    exec(compile(block, "CONTRIBUTING.md", "exec"), names)
+    return names["Threads"]
 
 
 @pytest.mark.parametrize("name", ["fl", "fairfl", "rule"])
-def test_an_engine_from_outside_gives_the_same_bits(name):
+def test_an_engine_from_outside_gives_the_same_bits(name, Threads):
     engine = Threads(in_process(TABLES).handlers)
     one, two = (fit(clients, name, positive="yes") for clients in (engine, TABLES))
     assert one.model.digest == two.model.digest
     assert one.history == two.history
 
 
-def test_an_engine_s_failures_name_the_client():
+def test_an_engine_s_failures_name_the_client(Threads):
     handlers = dict(in_process(TABLES).handlers)
 
     def refuse(step, payload):

@@ -23,7 +23,13 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.storage import trained_on
 from agnosticfair.data.stream import Stream
-from agnosticfair.data.summary import SummaryStatistics, check_labels_known, counted, merge
+from agnosticfair.data.summary import (
+    SummaryStatistics,
+    check_groups_known,
+    check_labels_known,
+    counted,
+    merge,
+)
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
@@ -374,6 +380,7 @@ def summarised(coordinator: Coordinator, run: FitArguments) -> SummaryStatistics
         return counts_of_all(coordinator, run.schema.outline())
     of_each = summaries(coordinator)
     check_labels_known(of_each, run.positive)
+    check_groups_known(of_each)
     return statistics_of_all(coordinator, of_each)
 
 

@@ -212,8 +212,8 @@ class Fit:
                 return None  # so the costs ask for
             if optimum.unchanged:
                 return (
-                    "nearly all decisions are the same, by the learner's own decisions: costs='balanced' weighs labels "
-                    "alike."
+                    "nearly all decisions are the same, by the learner's own decisions, which no limit changes: costs "
+                    "'balanced' weighs both labels alike."
                 )
             return " ".join(
                 (

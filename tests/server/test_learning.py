@@ -16,8 +16,8 @@ from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import Fairness, Method, Rule, method
 from agnosticfair.protocol import rule as estimates
-from agnosticfair.server import learning, trainers
-from agnosticfair.server.plan import plan
+from agnosticfair.server import learning
+from agnosticfair.server.plan import heads_of, plan
 
 ROWS = small_table(1500, 5)
 PLAIN = Method("plain", rule=Rule("additive"))
@@ -138,11 +138,11 @@ def test_calibration_is_observed_less_expected():
 def test_heads_follow_the_fairness_metric():
     statistics = summary_statistics(ROWS, "rows")
     odds = Method("m", fairness=Fairness(metric="equalized_odds"), rule=Rule())
-    names = [h.name for h in trainers.heads_of(plan(odds, statistics, ("a",), positive="yes"))]
+    names = [h.name for h in heads_of(plan(odds, statistics, ("a",), positive="yes"))]
     assert names == ["label", "group:g1|0", "group:g1|1"]
     bounded = Method("m", fairness=Fairness(0.5, metric="bounded_group_loss"), rule=Rule())
     with pytest.raises(SettingsError, match="take 'fairfl'"):
-        trainers.heads_of(plan(bounded, statistics, ("a",), positive="yes"))
+        heads_of(plan(bounded, statistics, ("a",), positive="yes"))
 
 
 def test_a_learner_that_is_not_there_is_a_sentence():

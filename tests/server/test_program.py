@@ -18,8 +18,7 @@ from agnosticfair.methods import method
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import step_of
 from agnosticfair.server import checkpoints, program, subgroup_axes
-from agnosticfair.server.plan import Beginning, plan
-from agnosticfair.server.trainers import heads_of
+from agnosticfair.server.plan import Beginning, heads_of, plan
 
 TABLE = small_table(800, 4)
 CLIENT = Client("one", TABLE)

@@ -21,7 +21,7 @@ from agnosticfair.commands.leaving import (
 from agnosticfair.commands.output import UNCLAIMED, check_file, check_folder, progress, round_words
 from agnosticfair.commands.rows import columns_of, labelled, scores, with_subgroup_set
 from agnosticfair.commands.rows import tell as say_read
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.settings import DEFAULT
 
 if TYPE_CHECKING:
@@ -122,7 +122,11 @@ def fit(
     limits["cluster"] = cluster
     fitted, certified_limit = _fitted(clients, chosen, workers, device, how, limits)
     left = leave(fitted, clients, out, target=target, run=run, certified_limit=certified_limit)
-    tested = _tested(fitted.model, test, target, dialect)
+    try:
+        tested = _tested(fitted.model, test, target, dialect)
+    except DataError as error:
+        present(fitted, left, [], columns, out, as_json)
+        raise DataError(f"{error}; {str(out)!r} is written, and not measured on --test") from None
     present(fitted, left, tested, columns, out, as_json)
     return _claimed(certified_limit)
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -105,9 +106,7 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
     rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
-    for text in _warnings(fitted, measures, out):
-        print("Warning:", text)
-    for text in fitted.statements:
+    for text in sentences_of(fitted, measures, out):
         print(text)
     for note in filter(None, (fitted.exceeds, fitted.uncompared, fitted.costs)):
         print("Note:", note)
@@ -121,8 +120,7 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     print(f"Written: {out}, which predicts {fitted.model.positive!r}; {beside}.")
     if fitted.model.training is not None:
         print(
-            f"Beside it {sketch_file(out).name} knows the rows of the fit again, for 'audit': it is for who fitted, "
-            "and is not passed on with the model."
+            f"Beside it {sketch_file(out).name} lets 'audit' know the rows of the fit again: keep it to yourself."
         )
     return None
 
@@ -166,15 +164,19 @@ def certificate_name(stem: str, sensitive_feature: str) -> str:
     return f"{stem}-{sensitive_feature}-certificate.json"
 
 
+def sentences_of(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[str]:
+    """What is to be said of a fit: warnings, then how it decides, nothing twice."""
+    warnings = [f"Warning: {text}" for text in _warnings(fitted, measures, out)]
+    said = " ".join(warnings)
+    return [*warnings, *(text for text in fitted.statements if text not in said)]
+
+
 def _warnings(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[str]:
     """What a user should know before using the model."""
     from agnosticfair.data.encoding import shown
+    from agnosticfair.report.words import poor_fit
 
-    rule = fitted.method.rule
-    costed = rule is not None and rule.costs is not None  # then accuracy is not what is asked for
-    sentences = [] if costed else warned(measures, tau=fitted.method.fairness is not None)
-    if fitted.collapsed is not None:
-        sentences.append(fitted.collapsed)
+    sentences = warned(measures, partial(poor_fit, fitted))
     if not fitted.converged:
         sentences.append(
             "it did not converge: more rounds (--max-rounds) may change the model, and --strict fails."

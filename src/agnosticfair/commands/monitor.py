@@ -69,9 +69,15 @@ def monitor(
 ) -> None:
     """Count a batch of decided rows: are they inside the certified set, and is the limit kept?"""
     from agnosticfair.auditing import proof
+    from agnosticfair.auditing.foreign import is_foreign
     from agnosticfair.model import load_model
     from agnosticfair.monitoring.monitor import Monitor
 
+    if is_foreign(model):
+        raise SettingsError(
+            f"{str(model)!r} is not a model written by 'fit': watch it in Python by "
+            "agnosticfair.MonitoredClassifier(classifier, certificate)"
+        )
     loaded = load_model(model)
     content = proof.read(certificate)
     watch = Monitor(loaded, content, limit=limit, state=state, confidence=confidence)

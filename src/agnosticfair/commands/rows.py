@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -85,16 +86,14 @@ def _say(text: str) -> None:
     print(fill(text, 80, subsequent_indent="  ", break_on_hyphens=False))
 
 
-def warned(found: Iterable[Mapping[str, Any]], tau: bool) -> list[str]:
-    """Sentences of warning about what ``scores`` found on all rows."""
-    from agnosticfair.report.words import poor
-
-    for entry in found:
+def warned(
+    measures: Iterable[Mapping[str, Any]], sentences: Callable[[float, float, float], list[str]]
+) -> list[str]:
+    """Sentences of warning about what ``scores`` says of all rows."""
+    names = ("accuracy", "majority_rate", "positive_rate")
+    for entry in measures:
         if entry["client"] == "all rows" and entry["accuracy"] is not None:
-            positive = entry["positive_rate"]
-            return poor(
-                entry["accuracy"], entry["majority_rate"], positive, limit="tau" if tau else "bound"
-            )
+            return sentences(*(entry[name] for name in names))
     return []
 
 
@@ -163,14 +162,16 @@ def _scores(
 ) -> list[dict[str, Any]]:
     import numpy as np
 
-    def counts(table: Table) -> Counter[tuple[str, int, int]]:
+    def counts(who: str, table: Table) -> Counter[tuple[str, int, int]]:
         column = table.sensitive_features[sensitive_feature]
-        y, y_hat = table.labels(model.positive).astype(int), model.predict(table)
+        y, y_hat = table.labels(model.positive).astype(int), model.predict(table, who)
         strata, rows = np.unique((column.codes * 2 + y) * 2 + y_hat, return_counts=True)
         names = [(column.categories[c // 4], c // 2 % 2, c % 2) for c in strata.tolist()]
         return Counter(dict(zip(names, rows.tolist(), strict=True)))
 
-    subgroups = {k: table.added_up(counts, cpus()) for k, table in clients.items()}
+    subgroups = {
+        k: table.added_up(partial(counts, f"client {k!r}"), cpus()) for k, table in clients.items()
+    }
     total = sum(subgroups.values(), Counter[tuple[str, int, int]]())
     groups = tuple(sorted({group for group, _, _ in total}))
     shown = {"all rows": total, **subgroups} if len(subgroups) > 1 else {"all rows": total}

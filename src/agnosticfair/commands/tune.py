@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.leaving import leave, note_rows
+from agnosticfair.commands.leaving import leave, note_rows, sentences_of
 from agnosticfair.commands.output import check_folder, deliver, progress, write_files
 from agnosticfair.commands.rows import tell, with_subgroup_set
 from agnosticfair.errors import SettingsError
@@ -79,10 +79,7 @@ def tune(
     write_files(out, {})
     left = leave(picked, clients, out / MODEL, target=target, run=out)
     written = dict.fromkeys((MODEL, *left.cards, *left.extra_files))
-    sentences = [
-        *picked.statements,
-        *([] if picked.collapsed is None else [f"Warning: {picked.collapsed}"]),
-    ]
+    sentences = sentences_of(picked, left.measures, out / MODEL)
     _deliver(frontier, picked.method.fairness.tau, out, written, sentences, as_json)
 
 

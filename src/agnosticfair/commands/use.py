@@ -41,6 +41,7 @@ def evaluate(
     """Measure a model on labelled rows: accuracy, and how its decisions differ between groups."""
     from agnosticfair.mathematics.metrics import METRICS
     from agnosticfair.model import load_model
+    from agnosticfair.report.words import poor
     from agnosticfair.settings import require_name
 
     if metric is not None:
@@ -52,7 +53,7 @@ def evaluate(
     if as_json:
         return print(json.dumps(measures, indent=1))
     show_scores(f"{model}, a model by {loaded.method['name']}", measures)
-    for text in warned(measures, tau=bool(loaded.method.get("fairness"))):
+    for text in warned(measures, poor):
         print("Warning:", text)
     return None
 
@@ -77,6 +78,7 @@ def predict(
     With --explain also the score, which is positive where the decision is, and what it is made of: the utility of a
     positive decision by the estimates alone, and what is added overall and by each subgroup that the row lies in.
     """
+    from agnosticfair.data.encoding import far_outside
     from agnosticfair.data.files import read_rows
     from agnosticfair.data.reading import called, read_columns
     from agnosticfair.model import load_model
@@ -93,6 +95,8 @@ def predict(
     columns["probability"] = loaded.probabilities(table).tolist()
     if explain:
         columns |= _explained(loaded, table)
+    for sentence in far_outside(loaded.encoding, table):
+        print("Warning:", sentence)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

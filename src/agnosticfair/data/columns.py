@@ -1,7 +1,7 @@
 """What the columns of a file are for, of what kind they are, and how each was read.
 
 Numbers are numeric and texts categorical, unless the user says otherwise. Texts that are all numbers
-('1,045', '45%') are numbers, dates are days since 1970, and a missing text is the category '?'. What
+('1,045', '45%', '$12') are numbers, dates are days since 1970, and a missing text is the category '?'. What
 cannot be decided is refused by name; nearly all values different is an identifier, and left out.
 """
 
@@ -24,8 +24,10 @@ from agnosticfair.errors import DataError, SettingsError
 
 MAX_CATEGORIES = 1000  # a text column with more is a name or a key, unless the user insists
 ONE_VALUE = "one value, which tells nothing"
-MIN_ROWS = 50  # below, different values say nothing about a column
+MIN_ROWS = 50  # below, different values say nothing about a column,
+MIN_NAMED = 5  # unless it is called an identifier, and all of so many differ
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_CURRENCY = re.compile(r"^([+-]?)\s*[$€£¥]\s*|\s*[$€£¥]$")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})( .*)?")
@@ -77,8 +79,9 @@ def check_columns(names: Iterable[str], there: Sequence[str], who: str) -> None:
     """Raise, with the nearest name, unless the columns are there."""
     for name in names:
         if name not in there:
-            near = get_close_matches(name, there, n=1)
-            hint = f"did you mean {near[0]!r} of" if near else "name one of"
+            lower = {one.lower(): one for one in there}
+            near = get_close_matches(name.lower(), lower, n=1)
+            hint = f"did you mean {lower[near[0]]!r}? It has" if near else "name one of"
             raise DataError(f"{who} has no column {name!r}: {hint} {shown(there, 12)}")
 
 
@@ -150,13 +153,13 @@ def _written_kind(name: str, values: Any, who: str, comma: bool) -> str:
 
 
 def as_number(text: str, comma: bool = False) -> float | None:
-    """What a text says as a number: with a percent sign, with commas between thousands, or, where
+    """What a text says as a number: with a percent sign, a currency, with commas between thousands, or, where
     ``comma`` is the decimal sign, with that.
 
-    >>> as_number("1,045"), as_number("45%"), as_number("old"), as_number("1,5", comma=True)
+    >>> as_number("$1,045"), as_number("45%"), as_number("old"), as_number("1,5 €", comma=True)
     (1045.0, 45.0, None, 1.5)
     """
-    text = text.strip().removesuffix("%").rstrip()
+    text = _CURRENCY.sub(r"\1", text.strip().removesuffix("%").rstrip())
     if comma and _DECIMAL_COMMA.fullmatch(text):
         return float(text.replace(",", "."))
     if _NUMBER.fullmatch(text):
@@ -205,7 +208,7 @@ def _note(type_: Any) -> str:
 
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
         return DATED
-    return "numbers written with '%' or ','" if pa.types.is_string(type_) else ""
+    return "numbers written with '%', ',' or a currency" if pa.types.is_string(type_) else ""
 
 
 def without_keys(table: Table, roles: Roles, who: str) -> Table:
@@ -215,7 +218,7 @@ def without_keys(table: Table, roles: Roles, who: str) -> Table:
     keys = {
         name: f"{len(column.categories):,} of {len(table):,} values differ"
         for name, column in table.categorical.items()
-        if is_key(len(column.categories), len(table)) and name not in declared
+        if is_key(name, len(column.categories), len(table)) and name not in declared
     }
     keys |= {
         name: "it numbers the rows"
@@ -275,18 +278,23 @@ def dropped(table: Table, why: Mapping[str, str]) -> Table:
     )
 
 
-def is_key(distinct: int, rows: int) -> bool:
-    """Whether texts are an identifier: nine in ten differ."""
-    return distinct >= max(0.9 * rows, MIN_ROWS)
+def is_key(name: str, distinct: int, rows: int) -> bool:
+    """Whether texts are an identifier: nine in ten differ, or all of fewer rows in a column that is called so."""
+    return distinct >= max(0.9 * rows, MIN_ROWS) or (distinct == rows and _called_key(name, rows))
+
+
+def _called_key(name: str, rows: int) -> bool:
+    return rows >= MIN_NAMED and bool(_KEY.search(name))
 
 
 def numbers_rows(name: str, values: np.ndarray) -> bool:
     """Whether whole numbers are an identifier: they count the rows, or are called so and all differ."""
-    if len(values) < MIN_ROWS or not np.array_equal(values, np.floor(values)):
+    if not np.array_equal(values, np.floor(values)):
         return False
-    if values[0] in (0, 1) and np.array_equal(np.diff(values), np.ones(len(values) - 1)):
-        return True
-    return bool(_KEY.search(name)) and len(np.unique(values)) == len(values)
+    counting = (
+        len(values) >= MIN_ROWS and values[0] in (0, 1) and bool((np.diff(values) == 1).all())
+    )
+    return counting or (_called_key(name, len(values)) and len(np.unique(values)) == len(values))
 
 
 def _full(name: str, values: Any, who: str) -> None:

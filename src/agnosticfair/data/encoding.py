@@ -249,6 +249,26 @@ def check_finite(name: str, values: np.ndarray, who: str, missing: bool = False)
             )
 
 
+def far_outside(encoding: Encoding, table: Table) -> list[str]:
+    """Sentences about the columns of numbers with values farther from those of the fit than these from each other.
+
+    >>> far_outside(Encoding((("age", 20.0, 40.0),), ()), Table({"age": np.array([61.0])}, {}, None, {}))
+    ["column 'age' has 1 value far outside of the fit's rows (20 to 40), the first being 61 in row 1: check its unit"]
+    """
+    sentences = []
+    for name, low, high in encoding.numeric:
+        values, span = table.numeric[name], high - low
+        far = (values < low - span) | (values > high + span)
+        if rows := int(far.sum()):
+            say = day if name in encoding.dates else "{:.6g}".format
+            place = int(far.argmax())
+            sentences.append(
+                f"column {name!r} has {rows} value{'s' * (rows > 1)} far outside of the fit's rows ({say(low)} to "
+                f"{say(high)}), the first being {say(values[place])} in row {place + 1}: check its unit"
+            )
+    return sentences
+
+
 def shown(values: Iterable[str], limit: int = 5) -> str:
     """Some values for an error message, shortened.
 

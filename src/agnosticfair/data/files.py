@@ -88,8 +88,8 @@ def _files_of(folder: Path, who: str) -> list[Path]:
     for file in files:
         if not file.is_file() or file.suffix.lower() not in ENDINGS:
             raise DataError(
-                f"{who} is a folder with {file.name!r} in it: keep nothing but "
-                f"{' or '.join(ENDINGS)} files there"
+                f"{who} is a folder with {file.name!r} in it: name CSV files one by one; a folder holds "
+                f"{' or '.join(ENDINGS)} files alone"
             )
     if not files:
         raise DataError(f"{who} is an empty folder: put its {' or '.join(ENDINGS)} files there")
@@ -171,6 +171,9 @@ def client_names(files: Sequence[Path]) -> dict[Path, str]:
         else f"{file.absolute().parent.name}-{file.stem}".lstrip("-")
         for file in files
     }
+    for file, times in Counter(files).items():
+        if times > 1:
+            raise DataError(f"{called(file)} is named {times} times: name it once")
     clients = Counter(names[file] for file in files)
     for file in files:
         if (times := clients[names[file]]) > 1:

@@ -65,7 +65,7 @@ class Dialect:
 
 def called(path: str | Path) -> str:
     """How a file is named in errors."""
-    return f"file {Path(path).name!r}"
+    return f"file {Path(path).name or str(path)!r}"
 
 
 def feature_names(names: Iterable[str]) -> list[str]:
@@ -210,13 +210,25 @@ def _read_csv(path: Path, text: Iterable[str], dialect: Dialect, who: str) -> An
             strings_can_be_null=True,
             true_values=[],  # 'True' and 'true' stay as they are written
             false_values=[],
+            timestamp_parsers=[arrow.ISO8601, "%Y/%m/%d"],
         ),
     )
     rows = rows.rename_columns([name.strip() for name in rows.column_names])
+    rows = rows.select([j for j, name in enumerate(rows.column_names) if name or _tells(rows[j])])
     for place, name in enumerate(rows.column_names):
         if pa.types.is_string(rows.schema.field(place).type):
             rows = rows.set_column(place, name, _trimmed(rows.column(place)))
     return rows
+
+
+def _tells(values: Any) -> bool:
+    """Whether a column without a name says something: neither empty, as behind a last separator, nor
+    the row index of pandas."""
+    import pyarrow as pa
+
+    if values.null_count == len(values):
+        return False
+    return not (pa.types.is_integer(values.type) and values.to_pylist() == [*range(len(values))])
 
 
 def _trimmed(values: Any) -> Any:

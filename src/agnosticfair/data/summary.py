@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -239,6 +239,7 @@ def check_labels_known(
     clients = Counter(
         label for statistics in all_statistics.values() for label in statistics.labels
     )
+    _check_case(clients, "the target")
     rows: Counter[str] = sum(
         (Counter(statistics.labels) for statistics in all_statistics.values()), Counter()
     )
@@ -261,6 +262,43 @@ def check_labels_known(
             raise DataError(
                 f"the target of client {name!r} has the value {unknown[0]!r}, which the others do not know "
                 f"(they have {shown(sorted({*clients} - {*unknown}))}): write the same labels everywhere"
+            )
+
+
+def check_groups_known(all_statistics: Mapping[str, SummaryStatistics]) -> None:
+    """Raise where clients seem to write the same groups differently: by case alone, or without a group in common.
+
+    A client with one group says nothing of how others are written.
+
+    >>> check_groups_known({"north": SummaryStatistics(2, {}, {"sex": {"F": 1, "M": 1}}, {}, {})})
+    """
+    for name in next(iter(all_statistics.values())).groups if all_statistics else ():
+        met: list[tuple[str, set[str]]] = []  # groups that occur together somewhere, and a client
+        for client, statistics in sorted(all_statistics.items()):
+            groups = {*statistics.groups.get(name, ())}
+            joined = [entry for entry in met if entry[1] & groups]
+            met = [entry for entry in met if not entry[1] & groups]
+            first = joined[0][0] if joined else client
+            met.append((first, groups.union(*(there for _, there in joined))))
+        _check_case([group for _, groups in met for group in groups], f"sensitive feature {name!r}")
+        several = sorted(entry for entry in met if len(entry[1]) > 1)
+        if len(several) > 1:
+            (one, here), (two, there), *_ = several
+            raise DataError(
+                f"sensitive feature {name!r} has the groups {shown(sorted(here))} at client {one!r} and "
+                f"{shown(sorted(there))} at client {two!r}: write the same groups alike, or, if these are different "
+                "people, fit with a schema that lists all (--schema)"
+            )
+
+
+def _check_case(values: Iterable[str], what: str) -> None:
+    """Raise where two values differ in case alone."""
+    alike: dict[str, str] = {}
+    for value in sorted(values):
+        other = alike.setdefault(value.casefold(), value)
+        if other != value:
+            raise DataError(
+                f"{what} has the values {other!r} and {value!r}, which differ in case alone: write them alike"
             )
 
 

@@ -15,7 +15,7 @@ from agnosticfair.auditing.limit import (
 )
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.schema import Schema, load_schema
-from agnosticfair.data.summary import check_labels_known, check_statistics
+from agnosticfair.data.summary import check_groups_known, check_labels_known, check_statistics
 from agnosticfair.deploy.masking import BRING, read_key_list
 from agnosticfair.federation import Fit, counts_of_all, fit, statistics_of_all, summaries
 from agnosticfair.methods import Method, method
@@ -97,6 +97,7 @@ def checked(
         return hidden
     all_statistics = summaries(secure)
     check_labels_known(all_statistics, config.get("positive") or None)
+    check_groups_known(all_statistics)
     check_statistics(statistics_of_all(secure, all_statistics))
     if secure.secure is not None:
         return hidden

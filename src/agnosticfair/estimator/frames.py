@@ -112,7 +112,7 @@ def _without_keys(
     for name in names if hasattr(X, "columns") else ():
         some = texts[name]
         distinct = None if some is None else len({*some})
-        if distinct is not None and is_key(distinct, len(X)):
+        if distinct is not None and is_key(str(name), distinct, len(X)):
             keys[name] = f"{distinct:,} of {len(X):,} values differ"
         elif (
             distinct is None

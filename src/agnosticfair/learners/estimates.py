@@ -70,6 +70,8 @@ class Learner:
         From (arrays, folds) to the arrays of the model of all rows alone.
     check : callable
         Of (arrays, encoding, number of heads) that come from a file: raises ``ValueError`` unless they fit.
+    linear : bool
+        Its array ``w`` has the weights of the encoded features: a card draws them, and ONNX has them.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Learner:
     predict: Callable[[Mapping[str, np.ndarray], Encoding, int, Table, str], np.ndarray]
     of_all_rows: Callable[[Mapping[str, np.ndarray], int], Mapping[str, np.ndarray]]
     check: Callable[[Mapping[str, np.ndarray], Encoding, int], None]
+    linear: bool = False
 
 
 LEARNERS: dict[str, Learner] = {}
@@ -94,25 +97,27 @@ def register_learner(learner: Learner) -> Learner:
 register_learner(
     Learner(
         "additive",
-        "logistic regression over bins of every column of numbers and the categories",
+        "an additive model: logistic regression over bins of every column of numbers, and over categories",
         linear.predict,
         linear.of_all_rows,
         linear.check,
+        linear=True,
     )
 )
 register_learner(
     Learner(
         "linear",
-        "logistic regression over the columns",
+        "a linear model: logistic regression over the columns",
         linear.predict,
         linear.of_all_rows,
         linear.check,
+        linear=True,
     )
 )
 register_learner(
     Learner(
         "trees",
-        "gradient-boosted trees over bins",
+        "gradient-boosted trees",
         trees.predict,
         trees.of_all_rows,
         trees.check,

@@ -363,9 +363,8 @@ def _limits(
     fairness = fitted.method.fairness
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for counts_here in counts for group, n in counts_here if n < FEW]
-    points = words.poor(float(np.mean(y == y_hat)), scoring.majority_rate(y), float(y_hat.mean()))
-    if fitted.collapsed is not None:
-        points.append(fitted.collapsed[0].upper() + fitted.collapsed[1:])
+    rates = float(np.mean(y == y_hat)), scoring.majority_rate(y), float(y_hat.mean())
+    points = [text[0].upper() + text[1:] for text in words.poor_fit(fitted, *rates)]
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:

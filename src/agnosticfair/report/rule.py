@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from agnosticfair.learners.estimates import LEARNERS
 from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, canvas, tidy
 
 Json = Mapping[str, Any]
@@ -22,13 +23,6 @@ IMPORTANCE = (
     "column's values are dealt to other rows."
 )
 COLOURS = (BLUE, ORANGE, GREY, RED)
-LEARNERS = {
-    "additive": "an additive model: logistic regression over bins of every column of numbers, and over categories",
-    "linear": "a linear model: logistic regression over the columns",
-    "trees": "gradient-boosted trees",
-    "given": "columns that hold an existing model's probabilities",
-}
-"""What estimates the probabilities, in words."""
 
 
 def head_words(head: str, positive: str) -> str:
@@ -50,8 +44,11 @@ def head_words(head: str, positive: str) -> str:
 def learner_words(about: Json) -> str:
     """Which learner was taken, in a sentence."""
     name = about["learner"]
-    kind = name.removeprefix("local:").partition("-")[0]
-    return f"Probabilities are estimated by {LEARNERS.get(name, kind)}."
+    if name == "given":
+        return "Probabilities stand in columns, from an existing model."
+    classifier = name.removeprefix("local:").partition("-")[0]
+    summary = LEARNERS[name].summary if name in LEARNERS else classifier
+    return f"Probabilities are estimated by {summary}."
 
 
 def acted_words(about: Json) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
 from agnosticfair.data.storage import Decided
+from agnosticfair.fitted import Fit
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.metrics import METRICS, PARITY
 
@@ -347,29 +348,44 @@ def of_decisions(rows: Decided, method: str) -> list[str]:
     return [said, *(f"Warning: {text}" for text in poor(right, majority, positive))]
 
 
-def poor(
-    accuracy: float, majority: float, positive: float, who: str = "The model", limit: str = "tau"
-) -> list[str]:
+CHECKS = "check which label is positive, and the threshold"
+"""What to do about a model that may be anybody's."""
+
+
+def poor(accuracy: float, majority: float, positive: float, remedy: str = CHECKS) -> list[str]:
     """Sentences of warning about a model that is hardly better than a constant decision.
 
     positive: its share of positive decisions.
 
-    >>> poor(0.75, 0.76, 0.3)
-    ['The model is right less often (0.750) than a constant decision (0.760): try a larger tau or method fl.']
+    >>> poor(0.75, 0.76, 0.3, "try a larger tau")
+    ['The model is right less often (0.750) than a constant decision (0.760): try a larger tau.']
     """
-    found = []
+    sentences = []
     if accuracy < majority - 5e-4:
-        found.append(
-            f"{who} is right less often ({accuracy:.3f}) than a constant decision "
-            f"({majority:.3f}): try a larger {limit} or method fl."
+        sentences.append(
+            f"The model is right less often ({accuracy:.3f}) than a constant decision ({majority:.3f}): {remedy}."
         )
     if scoring.nearly_constant(accuracy, majority, positive):
         answer = "positively" if positive > 0.5 else "negatively"
-        found.append(
-            f"{who} decides nearly everybody ({max(positive, 1 - positive):.1%}) {answer}: equal, "
-            f"and hardly a decision; try a larger {limit}, more columns or another positive label."
+        sentences.append(
+            f"The model decides nearly everybody ({max(positive, 1 - positive):.1%}) {answer}: equal, and hardly a "
+            f"decision; {remedy}."
         )
-    return found
+    return sentences
+
+
+def poor_fit(fitted: Fit, accuracy: float, majority: float, positive: float) -> list[str]:
+    """The same of a fit, by what it knows of itself: where it says itself that it decides nearly everybody alike, with
+    what would change that, nothing else is advised."""
+    rule, optimum = fitted.method.rule, fitted.optimum
+    if rule is not None and rule.costs is not None:  # then accuracy is not what is asked for
+        return [] if fitted.collapsed is None else [fitted.collapsed]
+    limited = fitted.method.fairness is not None and (optimum is None or not optimum.unchanged)
+    remedy = "try a larger tau or method fl" if limited else "try more columns or another learner"
+    sentences = poor(accuracy, majority, positive, remedy)
+    if fitted.collapsed is None:
+        return sentences
+    return [*(text for text in sentences if "right less often" in text), fitted.collapsed]
 
 
 # --- where the claims of a page are weak ---

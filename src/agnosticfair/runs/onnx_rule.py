@@ -14,14 +14,12 @@ from agnosticfair.data.axes import Binning
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.errors import SettingsError
 from agnosticfair.learners.decisions import COEFFICIENT_BITS
-from agnosticfair.learners.estimates import PROBABILITY_BITS, Head, learned
+from agnosticfair.learners.estimates import LEARNERS, PROBABILITY_BITS, Head, learned
 from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.subgroups import SITE, SubgroupSet
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, empty, ranks
 from agnosticfair.model import Model
-
-LINEAR = ("additive", "linear")
 
 
 def check(model: Model) -> None:
@@ -33,9 +31,10 @@ def check(model: Model) -> None:
             "the rule decides by the sensitive feature itself (aware), which is no input of the graph: use its model "
             "file, or train without aware"
         )
-    if learned(estimates) and estimates.kind not in (*LINEAR, "trees"):
+    exported = [name for name, learner in LEARNERS.items() if learner.linear or name == "trees"]
+    if learned(estimates) and estimates.kind not in exported:
         raise SettingsError(
-            f"learner {estimates.kind!r} has no ONNX graph: train with 'additive', 'linear' or 'trees'"
+            f"learner {estimates.kind!r} has no ONNX graph: train with one of {', '.join(exported)}"
         )
     if decision.kernels is not None or decision.weights is not None:
         raise SettingsError(

@@ -12,7 +12,7 @@ import numpy as np
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.federation import Fit
-from agnosticfair.learners.estimates import Estimates, learned, predict
+from agnosticfair.learners.estimates import LEARNERS, Estimates, learned, predict
 from agnosticfair.learners.importance import (
     effects,
     gains,
@@ -26,8 +26,6 @@ points of a dependence."""
 
 UNLIKELY = 4.0
 """Standard deviations that hardly any of some thousand differences reaches by chance."""
-
-CURVES = ("additive", "linear")
 
 
 def about(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any] | None:
@@ -79,7 +77,7 @@ def _columns(fitted: Fit, tables: Sequence[Table]) -> dict[str, Any]:
     heads = _plotted_columns(estimates)
     if not heads:
         return {}
-    if estimates.kind in CURVES:
+    if estimates.kind in LEARNERS and LEARNERS[estimates.kind].linear:
         effects_of = {h: effects(estimates, model.encoding, k) for k, h in enumerate(heads)}
         first = next(iter(effects_of.values()))
         names = [*first][:COLUMNS]

@@ -40,7 +40,7 @@ from agnosticfair.protocol.requests import Request
 from agnosticfair.protocol.rule import FineCounts, Level
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
-from agnosticfair.server.plan import Beginning, Plan
+from agnosticfair.server.plan import Beginning, Plan, trained_heads
 
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
@@ -108,8 +108,6 @@ class Boosted:
 
 def init(plan: Plan, beginning: Beginning) -> Boosted:
     """Before the first round, of the heads that the plan trains."""
-    from agnosticfair.server.trainers import trained_heads  # which knows this trainer
-
     rule = plan.method.rule
     assert rule is not None
     settings = Boosting(monotone=_signs(plan.task.encoding, rule.monotone))

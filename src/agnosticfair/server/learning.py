@@ -22,7 +22,7 @@ from agnosticfair.protocol.grid import exponents
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.requests import Request
 from agnosticfair.protocol.rule import Learn, hessian_numbers
-from agnosticfair.server.plan import Beginning, Plan, Start
+from agnosticfair.server.plan import Beginning, Plan, Start, trained_heads
 
 RIDGE = 1.0
 """Weight of |w|^2 / 2 beside the sum over rows, at least: what a row weighs."""
@@ -279,8 +279,6 @@ def start_of(state: Any) -> Start | None:
 
 def init(plan: Plan, beginning: Beginning) -> Learning:
     """Before the first round, of the heads that the plan trains."""
-    from agnosticfair.server.trainers import trained_heads  # which knows this trainer
-
     return begun(plan, kind_of(plan.method), trained_heads(plan), beginning.seed)
 
 

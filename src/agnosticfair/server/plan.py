@@ -1,4 +1,5 @@
-"""What the summary statistics settles: the task that every client works on, and the kernels' centres.
+"""What the summary statistics settles: the task that every client works on, the kernels' centres,
+and the heads that a learner trains.
 
 It sees sums only, and never imports the client's side or an engine.
 """
@@ -18,10 +19,10 @@ from agnosticfair.data.summary import (
     positive_label,
 )
 from agnosticfair.errors import DataError, SettingsError
-from agnosticfair.learners.estimates import Estimates
+from agnosticfair.learners.estimates import LABEL, Estimates, Head, heads, learned
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
-from agnosticfair.mathematics.metrics import METRICS
+from agnosticfair.mathematics.metrics import METRICS, metric_of
 from agnosticfair.mathematics.subgroups import SITE
 from agnosticfair.methods import Fairness, Method, needs_groups
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
@@ -288,3 +289,58 @@ def checked_centres(centres: ArrayLike, d: int) -> np.ndarray:
             f"centres have shape {b.shape} where X has {d} columns: give finite numbers, (M, {d})"
         )
     return b
+
+
+def heads_of(plan: Plan) -> tuple[Head, ...]:
+    """All heads that the method needs: of the label alone where nothing is compared."""
+    fairness = plan.method.fairness
+    if fairness is None:
+        return (LABEL,)
+    metric = metric_of(fairness.metric)
+    if metric.bounds:
+        raise SettingsError(
+            f"method {plan.method.name!r} compares groups' rates, and {metric.name!r} bounds each group's loss: take "
+            "'fairfl' for it"
+        )
+    return heads(plan.task.sensitive_features, metric.labels, fairness.intersections)
+
+
+def blank(plan: Plan, seed: int) -> Estimates:
+    """Estimates of all heads before anything is learned."""
+    rule, heads = plan.method.rule, heads_of(plan)
+    assert rule is not None
+    if len(rule.probability) > len(heads):
+        raise SettingsError(
+            f"probability names {len(rule.probability)} columns, and there are {len(heads)} heads "
+            f"({', '.join(head.name for head in heads)}): name one each, in this order"
+        )
+    known = {name: (low, high) for name, low, high in plan.task.encoding.numeric}
+    for name in rule.probability:
+        if name not in known:
+            raise SettingsError(
+                f"probability {name!r} is no column of numbers; there are: {', '.join(sorted(known)) or 'none'}"
+            )
+        low, high = known[name]
+        if low < 0 or high > 1:
+            raise SettingsError(
+                f"probability {name!r} has numbers from {low:g} to {high:g}: give probabilities, from 0 to 1, not "
+                "scores or percentages"
+            )
+    columns = (*rule.probability, *("",) * (len(heads) - len(rule.probability)))
+    return Estimates("given", heads, 0, seed, columns=columns, aware=rule.aware)
+
+
+def trained_heads(plan: Plan, seed: int = 0) -> tuple[Head, ...]:
+    """The heads that a learner has to train."""
+    estimates = blank(plan, seed)
+    return tuple(estimates.heads[h] for h in learned(estimates))
+
+
+def completed(plan: Plan, seed: int, of_learner: Estimates) -> Estimates:
+    """A learner's estimates with the heads that are given."""
+    estimates = blank(plan, seed)
+    if not learned(estimates):
+        return estimates
+    return replace(
+        estimates, kind=of_learner.kind, folds=of_learner.folds, arrays=dict(of_learner.arrays)
+    )

@@ -45,9 +45,8 @@ from agnosticfair.mathematics.multipliers import Coordinates, RateLimits, coordi
 from agnosticfair.mathematics.quadratic import lasso_step, minimise
 from agnosticfair.protocol.privacy.requests import PrivateHeads, PrivateRates
 from agnosticfair.protocol.requests import Task
-from agnosticfair.server.plan import Plan
+from agnosticfair.server.plan import Plan, heads_of
 from agnosticfair.server.program import OVERALL
-from agnosticfair.server.trainers import heads_of
 
 ROUNDS = 8
 SLACK, MIN_HESSIAN, MIN_TEMPERATURE = 0.3, 0.02, 0.1

@@ -49,10 +49,10 @@ from agnosticfair.protocol.requests import (
 )
 from agnosticfair.server import plan as server
 from agnosticfair.server import rule, solvers, subgroup_axes
-from agnosticfair.server.plan import Beginning
+from agnosticfair.server.plan import Beginning, completed, heads_of
 from agnosticfair.server.private import MAX_ACTIVE, MAX_MULTIPLIERS, ROUNDS, binned
 from agnosticfair.server.solvers import solver_of
-from agnosticfair.server.trainers import TRAINERS, completed, heads_of, learners_to_try
+from agnosticfair.server.trainers import TRAINERS, learners_to_try
 
 UNSAID = "nobody has said: ask whoever wrote the step"
 """Of a field without words; ``request`` takes them."""

@@ -23,7 +23,15 @@ from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Histograms
 from agnosticfair.protocol.rule import MAX_NUMBERS, Calibration
 from agnosticfair.server import learning
-from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
+from agnosticfair.server.plan import (
+    Beginning,
+    Plan,
+    Start,
+    completed,
+    fairness_of,
+    heads_of,
+    trained_heads,
+)
 from agnosticfair.server.rule_subgroups import with_subgroups
 from agnosticfair.server.solvers import SOLVERS, SolverState
 from agnosticfair.server.subgroup_axes import by_column, with_subgroup_set
@@ -31,10 +39,7 @@ from agnosticfair.server.trainers import (
     TRAINERS,
     Learned,
     choose,
-    completed,
-    heads_of,
     learners_to_try,
-    trained_heads,
 )
 
 BINS, MIN_BINS, ROWS = 32, 4, 300

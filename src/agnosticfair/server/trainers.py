@@ -1,4 +1,4 @@
-"""Learners that train over clients, in one table; and which heads there are to train.
+"""Learners that train over clients, in one table.
 
 A trainer is a solver (``server.solvers.Solver``) whose state ends with outcome 'learned' and a mean loss on rows that
 its models were not trained on, ``held_out``; ``estimates_of`` is what it has learned.
@@ -7,12 +7,11 @@ its models were not trained on, ``held_out``; ``estimates_of`` is what it has le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agnosticfair.errors import SettingsError
-from agnosticfair.learners.estimates import LABEL, Estimates, Head, heads, learned
-from agnosticfair.mathematics.metrics import metric_of
+from agnosticfair.learners.estimates import Estimates
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.requests import Request
 from agnosticfair.server import boosted, learning
@@ -34,7 +33,7 @@ class Trainer(Protocol):
     def start_of(self, state: Any) -> Start | None: ...
 
     def estimates_of(self, state: Any, plan: Plan) -> Estimates:
-        """What was learned of ``trained_heads``, in the heads' order."""
+        """What was learned of ``plan.trained_heads``, in the heads' order."""
         ...
 
 
@@ -54,61 +53,6 @@ class Learned:
     estimates: Estimates
     held_out: float
     rounds: int
-
-
-def heads_of(plan: Plan) -> tuple[Head, ...]:
-    """All heads that the method needs: of the label alone where nothing is compared."""
-    fairness = plan.method.fairness
-    if fairness is None:
-        return (LABEL,)
-    metric = metric_of(fairness.metric)
-    if metric.bounds:
-        raise SettingsError(
-            f"method {plan.method.name!r} compares groups' rates, and {metric.name!r} bounds each group's loss: take "
-            "'fairfl' for it"
-        )
-    return heads(plan.task.sensitive_features, metric.labels, fairness.intersections)
-
-
-def blank(plan: Plan, seed: int) -> Estimates:
-    """Estimates of all heads before anything is learned."""
-    rule, heads = plan.method.rule, heads_of(plan)
-    assert rule is not None
-    if len(rule.probability) > len(heads):
-        raise SettingsError(
-            f"probability names {len(rule.probability)} columns, and there are {len(heads)} heads "
-            f"({', '.join(head.name for head in heads)}): name one each, in this order"
-        )
-    known = {name: (low, high) for name, low, high in plan.task.encoding.numeric}
-    for name in rule.probability:
-        if name not in known:
-            raise SettingsError(
-                f"probability {name!r} is no column of numbers; there are: {', '.join(sorted(known)) or 'none'}"
-            )
-        low, high = known[name]
-        if low < 0 or high > 1:
-            raise SettingsError(
-                f"probability {name!r} has numbers from {low:g} to {high:g}: give probabilities, from 0 to 1, not "
-                "scores or percentages"
-            )
-    columns = (*rule.probability, *("",) * (len(heads) - len(rule.probability)))
-    return Estimates("given", heads, 0, seed, columns=columns, aware=rule.aware)
-
-
-def trained_heads(plan: Plan, seed: int = 0) -> tuple[Head, ...]:
-    """The heads that a learner has to train."""
-    estimates = blank(plan, seed)
-    return tuple(estimates.heads[h] for h in learned(estimates))
-
-
-def completed(plan: Plan, seed: int, of_learner: Estimates) -> Estimates:
-    """A learner's estimates with the heads that are given."""
-    estimates = blank(plan, seed)
-    if not learned(estimates):
-        return estimates
-    return replace(
-        estimates, kind=of_learner.kind, folds=of_learner.folds, arrays=dict(of_learner.arrays)
-    )
 
 
 def learners_to_try(plan: Plan) -> tuple[str, ...]:
