@@ -147,7 +147,8 @@ def browser():
 
 @pytest.fixture
 def accessible(browser, tmp_path):
-    """A function that asserts that axe-core finds no violation in a page, light and dark, wide and on a phone."""
+    """A function that asserts that axe-core finds no violation in a page, light and dark, wide and on a phone, and that
+    its scripts raise nothing."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
 
     def check(text: str) -> None:
@@ -156,7 +157,10 @@ def accessible(browser, tmp_path):
         for scheme, width in (("light", 1400), ("dark", 390)):
             send = {"color_scheme": scheme, "viewport": {"width": width, "height": 900}}
             page = browser.new_page(**send, bypass_csp=True)  # axe is no script of the page's
+            raised: list[str] = []
+            page.on("pageerror", lambda error, raised=raised: raised.append(str(error)))
             page.goto(file.as_uri())
+            assert raised == []
             found = axe.run(page).response["violations"]
             told = [(v["id"], v["nodes"][0]["html"][:120]) for v in found]
             assert not told, (scheme, width, told)

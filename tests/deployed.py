@@ -155,7 +155,7 @@ class Deployed:
 
     def start(self, *names):
         for name in names:
-            script, log = self.folder / f"start-{name}.sh", self.folder / f"{name}.log"
+            (script,), log = self.folder.rglob(f"start-{name}.sh"), self.folder / f"{name}.log"
             self.processes[name] = start(["sh", script], self.folder, log)
 
     def stop(self, name, how=signal.SIGTERM):

@@ -337,7 +337,7 @@ def _rounds(
 ) -> solvers.SolverState:
     """Summarise, plan, learn and decide: the last state, for the clients that the coordinator has."""
     statistics = summarised(coordinator, run)
-    identity = run.identity(statistics, coordinator.keys, getattr(coordinator.engine, "rows", {}))
+    identity = run.identity(statistics, coordinator.sites, getattr(coordinator.engine, "rows", {}))
     restated = any(event["event"] == "restated" for event in coordinator.events)
     checkpoint = None if run.folder is None else checkpoints.load(run.folder, identity, restated)
     if checkpoint is None:
@@ -414,7 +414,7 @@ def planned(
     plan = server.plan(
         run.method,
         statistics,
-        coordinator.keys,
+        coordinator.sites,
         sensitive_features=run.sensitive_features,
         positive=run.positive,
         scale=run.scale,

@@ -155,7 +155,7 @@ def test_status_is_read_in_ten_seconds(folder, call, monkeypatch):
             ["ATTENTION", "  site south: it has not connected"],
         )
         assert "round 3," in out
-        place.write_text(json.dumps(state | {"seen": time.time() - 100, "sites": {}}))
+        place.write_text(json.dumps(state | {"seen": time.time() - 1000, "sites": {}}))
         assert "for 100" in call("deploy", "status", folder)[1]
     code, out, _ = call("deploy", "status", folder)  # its process is gone
     assert (code, "run 5 failed" in out) == (3, True)

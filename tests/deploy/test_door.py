@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
+import deployed
 from deployed import free_ports, living, wait
 
 from agnosticfair.data.files import Roles
@@ -238,6 +239,34 @@ def test_a_silent_site_is_let_go_and_named(folder, monkeypatch):
         assert gone(link)
         wait(lambda: line.present() == {}, "its end", pause=0.05)
         assert line.why("north").startswith("it has been silent since ")
+
+
+def test_a_site_that_computes_for_long_is_alive_all_the_while(folder, monkeypatch):
+    """What took more than SILENT seconds was lost, and asked for again for ever."""
+    for module in (door, node):
+        monkeypatch.setattr(module, "SILENT", 1.5)
+        monkeypatch.setattr(module, "BEAT", 0.3)
+
+    def slow(joined, request, content):
+        time.sleep(5)
+        return {"site": joined.site, "about": "{}"}
+
+    monkeypatch.setattr(deployed, "answer", slow)
+    with opened(folder) as line, living(folder, "north"):
+        before = wait(line.present, "the site", pause=0.05)
+        line.post("north", HELLO)
+        (answer,) = wait(lambda: line.collect(1.0), "its answer", pause=0)
+        assert answer[1]["id"] == "1"
+        assert line.present() == before
+
+
+def test_a_site_is_not_asked_more_than_it_answers(folder, monkeypatch):
+    monkeypatch.setattr(deployed, "answer", lambda *_: time.sleep(1) or {})
+    with opened(folder) as line, living(folder, "north"):
+        wait(line.present, "the site", pause=0.05)
+        for number in range(4):
+            line.post("north", {**HELLO, "id": str(number)})
+        wait(lambda: "north" in line.left, "the end of the connection", pause=0.05)
 
 
 def test_slow_strangers_take_no_place_of_a_site(folder, monkeypatch):

@@ -5,7 +5,12 @@ share a set-up, and one federation at a time is enough for two cores.
 """
 
 import json
+import re
 import signal
+import socket
+import ssl
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,6 +38,7 @@ from pyarrow import csv
 
 from agnosticfair.auditing.fits import as_content, certificates
 from agnosticfair.deploy import admin
+from agnosticfair.deploy.door import HANDSHAKES, WAITING, raise_limit
 from agnosticfair.model import load_model
 from agnosticfair.threads import one_thread
 
@@ -199,6 +205,68 @@ def test_the_only_port_is_the_door_and_it_is_shut_between_runs(bank):
     assert not any(secret in program(pid) for pid in found for secret in secrets)
     bank.ends(run)
     assert not bank.listens()
+
+
+def attacked(port, ended):
+    """All at once, without a key: 4 x 300 MB, 1,000 connections that say nothing, half and slow handshakes, paths."""
+    raise_limit()
+
+    def pour():
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=20) as link:
+            for _ in range(300):
+                link.sendall(b"x" * 1_000_000)
+
+    def shake():
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        for k in range(100):
+            with (
+                suppress(OSError),
+                socket.create_connection(("127.0.0.1", port), timeout=5) as raw,
+                tls.wrap_socket(raw) as link,
+            ):
+                link.sendall(f"POST /{k} HTTP/1.1\r\n\r\n".encode())
+                link.recv(1)
+
+    threads = [threading.Thread(target=pour) for _ in range(4)] + [threading.Thread(target=shake)]
+    for thread in threads:
+        thread.start()
+    crowd = []
+    for k in range(1000):
+        with suppress(OSError):
+            crowd.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+            crowd[-1].sendall(b"\x16\x03\x01\x02\x00"[: k % 6])
+    ended.wait()
+    for thread in threads:
+        thread.join()
+    for link in crowd:
+        link.close()
+
+
+def held(pid):
+    """The most megabytes that a process has had, and its open files now."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (peak,) = re.findall(r"VmHWM:\s+(\d+)", status)
+    return int(peak) / 1024, len([*Path(f"/proc/{pid}/fd").iterdir()])
+
+
+def test_strangers_exhaust_neither_memory_nor_files_and_sites_go_on(bank):
+    bank.prepare(max_rounds=12)
+    run = bank.run()
+    wait(lambda: bank.round() >= 1, "the first round", pause=0.02)
+    before, ended = held(run.pid), threading.Event()
+    attack = threading.Thread(target=attacked, args=(bank.port, ended))
+    attack.start()
+    seen = []
+    wait(lambda: seen.append(held(run.pid)) or bank.round() >= 8, "rounds under attack")
+    ended.set()
+    attack.join()
+    bank.ends(run)
+    peak, files = max(peak for peak, _ in seen), max(files for _, files in seen)
+    print(f"under attack: {before[0]:.0f} -> {peak:.0f} MB, {before[1]} -> {files} files")
+    assert peak < before[0] + 100
+    assert files < before[1] + HANDSHAKES + 2 * WAITING + 20
+    assert bank.weights() == here(bank.files.values(), max_rounds=12).model.w.tobytes()
 
 
 def test_a_run_is_stopped_by_name_and_refuses_a_second(bank, call):

@@ -136,6 +136,13 @@ def test_what_is_not_measured_is_not_told_as_zero():
     assert "its groups are not known" in " ".join(told["texts"])
 
 
+def test_its_page_is_drawn_and_accessible(accessible):
+    from agnosticfair.report.monitor import page_data
+    from agnosticfair.report.page import monitor_page
+
+    accessible(monitor_page(page_data(*watched(ROWS))))
+
+
 def test_labels_that_come_late_are_added_once():
     baseline = replace(BASELINE, metric="equal_opportunity")
     monitor = Monitor(MODEL, baseline)

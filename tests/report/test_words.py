@@ -63,7 +63,8 @@ def test_other_rates_have_a_ratio_and_no_four_fifths_rule():
     given["methods"][0]["subgroups"] = named(ratio=0.7, ratio_low=0.6)
     tiles = {label: (value, about) for label, value, about in glance(given).tiles}
     assert "Four-fifths rule" not in tiles
-    assert tiles["Ratio"] == ("0.700", "ratio of true positive rates overall 0.700, at least 0.600")
+    value, about = tiles["Ratio"]
+    assert (value, "0.700" in about, "at least 0.600" in about) == ("0.700", True, True)
 
 
 def test_there_is_no_verdict_without_a_difference():
@@ -85,6 +86,27 @@ def test_a_model_that_hardly_decides_is_told():
     assert "99.9%" in constant
     assert "negatively" in constant
     assert "positively" in poor(0.75, 0.75, 1.0)[0]
+
+
+def test_the_first_screen_warns_of_a_model_that_hardly_decides():
+    given = study(0.0, 0.01)
+    given["methods"][0]["warnings"] = poor(0.75, 0.75, 0.001)
+    shown = glance(given)
+    assert shown.state == "kept"
+    assert "nearly everybody (99.9%) negatively" in shown.answer
+
+
+def test_what_surely_breaks_a_limit_is_named_before_what_was_measured_higher():
+    given = study(0.03, 0.3) | {"rows": 1000}
+    sure = named(name="job = nurse", difference=0.2, low=0.12)["estimable"]
+    given["methods"][0]["subgroups"] = named(difference=0.3, low=0.01) | {
+        "estimable": [*named(difference=0.3, low=0.01)["estimable"], *sure]
+    }
+    state, text = verdict(given)
+    assert (state, "job = nurse" in text, "0.120" in text) == ("broken", True, True)
+    given["methods"][0]["subgroups"]["estimable"].pop()
+    state, text = verdict(given)
+    assert (state, "About 2,200 rows" in text) == ("unknown", True)  # (0.29 / 0.2)^2 as many
 
 
 def named(**changes):

@@ -424,7 +424,7 @@ def _stated(
     name = sensitive_features or model.sensitive_feature
     method = Method("audit", basis=basis)
     plan = server.plan(
-        method, statistics, coordinator.keys, sensitive_features=name, positive=model.positive
+        method, statistics, coordinator.sites, sensitive_features=name, positive=model.positive
     )
     module = model.network
     network = None if module is None else Architecture(module["name"], tuple(module["hidden"]))

@@ -21,7 +21,15 @@ import numpy as np
 
 from agnosticfair.auditing.certificate import FORMAT, Certificate, limit_sentence
 from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, from_sums
-from agnosticfair.auditing.repeats import CLUSTERED, FOREIGN, REPEATED, SHARED, UNTOLD, WEIGHTED
+from agnosticfair.auditing.repeats import (
+    CLUSTERED,
+    FOREIGN,
+    REPEATED,
+    SHARED,
+    UNTOLD,
+    WEIGHTED,
+    in_form,
+)
 from agnosticfair.auditing.subgroups import CountedSubgroups, thin_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, needing
@@ -141,6 +149,23 @@ ABOUT = {
 IDENTITY = ("model", "rows")
 """Digests among the sums, of what was audited."""
 
+REQUEST = {
+    *("target", "sensitive_features", "predictions", "numeric", "categorical", "drop", "positive"),
+    *("threshold", "metric", "intersections", "columns", "depth", "min_share", "bins", "limit"),
+    *(
+        "confidence",
+        "precision",
+        "mixtures",
+        "kernels",
+        "bound",
+        "sigma",
+        "floor",
+        "seed",
+        "cluster",
+    ),
+}
+"""What the certificate of the command carries of its request, so that whoever has the rows can make it again."""
+
 
 def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
     """Everything that is wrong with a certificate as JSON, a sentence each; none where it is consistent.
@@ -153,7 +178,7 @@ def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
         return (*_seals(claims, public), *_recomputed(claims))
     except (
         *(KeyError, TypeError, ValueError, IndexError),
-        *(OverflowError, AttributeError, RecursionError),
+        *(ArithmeticError, AttributeError, RecursionError),
     ) as error:
         return (f"its sums cannot be read ({type(error).__name__}): it was changed or cut",)
     except AgnosticFairError as error:
@@ -162,9 +187,11 @@ def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
 
 def unchecked(claims: Mapping[str, Any]) -> tuple[str, ...]:
     """What a certificate says that its sums cannot show, in words."""
-    sentences = ["which rows were audited"] if claims.get("data") else []
-    if any(claims.get(name) for name in ("method", "command", "versions", "run")):
-        sentences.append("its method, command and versions")
+    sentences = ["whether these were held out from the fit"]
+    if any(claims.get(name) for name in ("method", "command", "versions", "run", "request")):
+        sentences.append("its method, command, versions and request")
+    if claims["sums"]["depth"] > 2:
+        sentences.append("whether small subgroups of three values are left out")
     sentences += ["what it says of other sensitive features"] if claims.get("others") else []
     if claims["kernels"] is not None and "psi" not in claims["sums"]:
         sentences.append("the worst case over kernels")
@@ -210,8 +237,10 @@ def _recomputed(claims: Mapping[str, Any]) -> Iterator[str]:
         yield "it carries no sums, so nothing in it can be checked: audit rows held out from the fit"
         return
     counted = CountedSubgroups.from_json(claims["sums"])
+    yield from _written(claims["sums"], counted)
+    request = _request(claims, counted)
     yield from _sums_hold(claims, counted)
-    true = _rebuilt(claims, counted)
+    true = _rebuilt(claims, counted, request)
     expected = true.to_json()
     if claims["kernels"] is not None and "psi" in claims["sums"]:
         yield from _over_kernels(claims, expected["kernels"])
@@ -236,13 +265,22 @@ def _request_holds(
 ) -> Iterator[str]:
     """Whether it is the certificate of the audit that it says was requested.  coarser: it has single values alone, for
     pairs would be too many."""
+    if {*requested} != REQUEST or not requested["sensitive_features"]:
+        yield "what it was asked for is no audit"
+        return
     names = requested["sensitive_features"]
     compared = [" & ".join(names)] if requested["intersections"] else names
     printed = {k: claims[k] for k in ("precision", "metric", "floor")}
     printed["min_share"] = claims["sums"]["min_share"]
     printed["depth"] = requested["depth"] if coarser else claims["sums"]["depth"]
     printed["mixtures"] = claims["mixtures"] is not None
-    wrong = [name for name, value in printed.items() if requested[name] != value]
+    wrong = [name for name, value in printed.items() if not _equal(requested[name], value)]
+    kernels = claims["kernels"] or {"bound": requested["bound"], "basis": requested}
+    wrong += ["sigma"] * (not _equal(requested["sigma"], kernels["basis"]["sigma"]))
+    if requested["bound"] is not None and not _equal(requested["bound"], kernels["bound"]):
+        wrong.append("bound")
+    if any(len(edges) >= requested["bins"] for _, _, edges in claims["sums"]["axes"]):
+        wrong.append("bins")
     if not _equal(claims["confidence"], 1 - (1 - requested["confidence"]) / len(compared)):
         wrong.append("confidence")
     if (requested["kernels"] is None) != (claims["kernels"] is None):
@@ -251,28 +289,36 @@ def _request_holds(
         a for a, *_ in claims["sums"]["axes"]
     }:
         wrong.append("columns")
-    clustered = any(re.fullmatch(CLUSTERED, note) for note in claims["notes"])
+    clustered = any(in_form(note, CLUSTERED) is not None for note in claims["notes"])
     if clustered != (requested["cluster"] is not None):
         wrong.append("cluster")
     if claims["sensitive_feature"] not in compared:
         wrong.append("sensitive_feature")
-    rows = sum(entry["rows"] for entry in claims["data"].values())
-    if requested["cluster"] is None and rows != claims["n"]:
+    (data,) = claims["data"].values()
+    rows = data["rows"]
+    if {*data} != {"rows"} or (requested["cluster"] is None and not _equal(rows, claims["n"])):
         wrong.append("data")
     if wrong:
         yield f"{wrong[0]} is not what was asked for"
 
 
-def _rebuilt(claims: Mapping[str, Any], counted: CountedSubgroups) -> Certificate:
-    """The certificate that the sums give."""
-    kernels, sums = claims["kernels"], claims["sums"]
-    basis, bound = None, inf
-    further = [*IDENTITY, *["duals"] * (claims["mixtures"] is not None)]
+def _written(sums: Mapping[str, Any], counted: CountedSubgroups) -> Iterator[str]:
+    """Whether the sums are such as an audit writes: whole numbers as whole numbers, digests as digests."""
+    for name, true in counted.to_json().items():
+        if json.dumps(sums[name]) != json.dumps(true):
+            yield f"its sums have {name!r} in another form than an audit writes"
+    for name in IDENTITY:
+        if name in sums and not re.fullmatch("[0-9a-f]{64}", sums[name]):
+            yield f"its digest of the {name} is none"
+
+
+def _request(claims: Mapping[str, Any], counted: CountedSubgroups) -> AuditRequest:
+    """The request that such a certificate answers; an error where no audit takes it."""
+    kernels, basis, bound = claims["kernels"], None, inf
     if kernels is not None:
         basis = Basis(**kernels["basis"])
         bound = inf if kernels["bound"] is None else kernels["bound"]
-        further += ["psi", "kernel_duals"]
-    request = AuditRequest(
+    return AuditRequest(
         subgroups=subgroups(min_share=counted.min_share),
         confidence=claims["confidence"],
         precision=claims["precision"],
@@ -282,6 +328,15 @@ def _rebuilt(claims: Mapping[str, Any], counted: CountedSubgroups) -> Certificat
         basis=basis,
         bound=bound,
     )
+
+
+def _rebuilt(
+    claims: Mapping[str, Any], counted: CountedSubgroups, request: AuditRequest
+) -> Certificate:
+    """The certificate that the sums give."""
+    sums = claims["sums"]
+    further = [*IDENTITY, *["duals"] * request.mixtures]
+    further += ["psi", "kernel_duals"] * (request.basis is not None)
     labelled = claims["accuracy"] is not None or bool(counted.counts[0][:, 1].any())
     proofs = {name: sums[name] for name in further if name in sums}
     return from_sums(request, counted, tuple(claims["groups"]), labelled, proofs)
@@ -322,21 +377,18 @@ def _notes_hold(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     for note in true.notes:
         if note not in notes:
             yield f"it leaves out the note {note!r}"
-    about_rows = (
-        *map(re.escape, (WEIGHTED, UNTOLD, FOREIGN, ABOVE_ONE)),
-        SHARED,
-        REPEATED,
-        CLUSTERED,
-    )
+    if (FOREIGN in notes) == ("model" in claims["sums"]):
+        yield "it says who made the decisions, and leaves out their model's digest or its own note"
     limit = claims.get("sentence") if claims.get("limit") is not None else None
     for note in notes:
         known = note in true.notes or note == limit
-        if not known and not any(re.fullmatch(one, note) for one in about_rows):
+        if known or note in (WEIGHTED, UNTOLD, FOREIGN, ABOVE_ONE):
+            continue
+        rows = [in_form(note, form) for form in (SHARED, REPEATED, CLUSTERED)]
+        if rows.count(None) == len(rows):
             yield f"its sums give no note {str(note)[:60]!r}"
-        for form in (CLUSTERED, REPEATED):
-            counted = re.fullmatch(form, note)
-            if counted and int(counted["n"].replace(",", "")) != claims["n"]:
-                yield f"its note {note[:60]!r} is of other rows"
+        elif rows[0] is None and claims["n"] not in rows:
+            yield f"its note {note[:60]!r} is of other rows"
 
 
 def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
@@ -344,7 +396,7 @@ def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     if claims.get("limit") is None:
         if claims.get("kept") is not None:
             yield "it keeps a limit and names none"
-        if claims.get("sentence") not in (None, str(Certificate.from_json(claims))):
+        if "sentence" in claims and claims["sentence"] != str(Certificate.from_json(claims)):
             yield "what it says is not what its sums give"
         return
     if claims["kept"] and not true.upper <= claims["limit"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -36,10 +37,19 @@ WEIGHTED = (
 weighted rows."
 )
 
-SHARED = r"Clients '[^']*' and '[^']*' have about [\d,]+ rows in common, [a-z ]+: bounds hold only if [a-z ]+\."
-REPEATED = r"[\d,]+ of the (?P<n>[\d,]+) rows repeat another one, which [a-z ]+\. Bounds hold only if [a-z :()-]+\."
-CLUSTERED = r"One row of each of (?P<n>[\d,]+) clusters among [\d,]+ rows[a-z ,:]+\."
-"""Notes about the rows themselves, which no sums show, as regular expressions."""
+SHARED = (
+    "Clients {one!r} and {other!r} have about {rows:,.0f} rows in common, more than chance makes equal: bounds \
+hold only if these are different people."
+)
+REPEATED = (
+    "{rows:,} of the {n:,} rows repeat another one, which is more than chance makes equal. Bounds hold only if these \
+are different people: else name who they are by cluster (--cluster)."
+)
+CLUSTERED = "One row of each of {n:,} clusters among {rows:,} rows was audited: bounds count every cluster once."
+"""Notes about the rows themselves, which no sums show."""
+
+NAMES, NAME, NUMBER = ("one", "other"), r"'[^']*'|\"[^\"]*\"", r"\d{1,3}(?:,\d{3})*"
+"""What stands in a note: names in quotes, and numbers."""
 
 FEW_CLIENTS = 64
 """Up to so many, rows in common are looked for with a finer sketch."""
@@ -92,10 +102,20 @@ def note_of(hashes: np.ndarray) -> tuple[str, ...]:
     rows = repeated(hashes)
     if not rows:
         return ()
-    return (
-        f"{rows:,} of the {len(hashes):,} rows repeat another one, which is more than chance makes equal. Bounds hold "
-        "only if these are different people: else name who they are by cluster (--cluster).",
-    )
+    return (REPEATED.format(rows=rows, n=len(hashes)),)
+
+
+def in_form(note: str, form: str) -> int | None:
+    """The rows ``n`` of a note of this form (0 where it names none); None of another note.
+
+    >>> in_form(CLUSTERED.format(n=1250, rows=10000), CLUSTERED), in_form("Approved.", CLUSTERED)
+    (1250, None)
+    """
+    texts = re.split(r"\{(\w+)[^}]*\}", form)
+    texts[::2] = map(re.escape, texts[::2])
+    texts[1::2] = [f"(?P<{name}>{NAME if name in NAMES else NUMBER})" for name in texts[1::2]]
+    match = re.fullmatch("".join(texts), note)
+    return match and int(match.groupdict().get("n", "0").replace(",", ""))
 
 
 def one_of_each(clusters: Any, n: int, seed: int = 0) -> np.ndarray:
@@ -115,7 +135,7 @@ def one_of_each(clusters: Any, n: int, seed: int = 0) -> np.ndarray:
 
 def one_of_each_note(clusters: int, rows: int) -> str:
     """What is said of one row of each cluster."""
-    return f"One row of each of {clusters:,} clusters among {rows:,} rows was audited: bounds count every cluster once."
+    return CLUSTERED.format(n=clusters, rows=rows)
 
 
 def check_held_out(model: Model | None, tables: Sequence[Table]) -> tuple[str, ...]:
@@ -155,10 +175,7 @@ def check_clients(model: Model, clients: Mapping[str, Any]) -> tuple[str, ...]:
                 f"clients {keys[i]!r} and {keys[j]!r} hold the same rows, which would count twice: leave one out"
             )
         if rows:
-            notes.append(
-                f"Clients {keys[i]!r} and {keys[j]!r} have about {rows:,.0f} rows in common, more than chance makes "
-                "equal: bounds hold only if these are different people."
-            )
+            notes.append(SHARED.format(one=keys[i], other=keys[j], rows=rows))
     return tuple(notes)
 
 

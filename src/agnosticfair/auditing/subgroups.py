@@ -169,6 +169,8 @@ class CountedSubgroups:
             Axis(name, tuple(values), tuple(edges)) for name, values, edges in sums["axes"]
         )
         for axis in axes:
+            if not all(isinstance(text, str) for text in (axis.name, *axis.values)):
+                raise TypeError("axes")
             missing, dated = axis.values[-1:] == ("missing",), axis.values[0].startswith("before ")
             named = axis.values if not axis.edges else bin_names(axis.edges, dated, missing)
             if axis.values != named or len({*axis.values}) < len(axis.values):

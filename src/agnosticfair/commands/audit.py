@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from inspect import signature
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,25 +28,6 @@ if TYPE_CHECKING:
 
 ROWS_FILE = "rows.parquet"
 Request = Mapping[str, Any]
-
-
-NOT_REQUEST = [
-    "file",
-    "separator",
-    "encoding",
-    "model",
-    "trust_code",
-    "key",
-    "keep_rows",
-    "out",
-    "as_json",
-]
-"""Parameters of ``audit`` that its certificate does not carry."""
-
-
-def request_names() -> tuple[str, ...]:
-    """What the certificate carries of an audit's request, so that whoever has the rows can make it again."""
-    return tuple(name for name in signature(audit).parameters if name not in NOT_REQUEST)
 
 
 def _roles(request: Request) -> Roles:
@@ -189,7 +169,7 @@ def audit(
     The options numeric, categorical, drop, columns and sensitive-features may be repeated.
     """
     arguments = dict(locals())
-    from agnosticfair.auditing.proof import read_key
+    from agnosticfair.auditing.proof import REQUEST, read_key
     from agnosticfair.report import certificate as report
     from agnosticfair.report.page import page_data, report_page
     from agnosticfair.report.studies import Run
@@ -199,7 +179,7 @@ def audit(
         raise SettingsError("name either a model by --model or a column by --predictions")
     check_folder(out)
     secret = None if key is None else read_key(key)
-    request = {name: arguments[name] for name in request_names()}
+    request = {name: value for name, value in arguments.items() if name in REQUEST}
     judged = judged_of(request, file, model, dialect, trust_code)
     names = tuple(judged.table.sensitive_features)
     options = audit_options(request, len(names))
@@ -220,7 +200,7 @@ def audit(
         )
         files["audit.html"] = report_page(content).encode()
         answer = content["studies"][0]["glance"]["answer"]
-        text = "\n".join((*of_decisions(rows, judged.name), str(audited), answer))
+        text = "\n".join((of_decisions(rows, judged.name), str(audited), answer))
         deliver(folder, files, report.grids(audited), text, "" if as_json else None)
     if as_json:
         print(

@@ -83,6 +83,9 @@ def init(
     epsilon: options.Epsilon = None,
     delta: options.Delta = 1e-5,
     site_rows: options.SiteRows = 0,
+    relays: Annotated[
+        str, Option(help="RELAY=HOST:PORT of each relay; its sites are named NAME@RELAY.")
+    ] = "",
     host: Annotated[str, Option(help="The coordinator's address.")] = "127.0.0.1",
     port: Annotated[int, Option(help="Its port for sites, open while a run goes on.")] = 8000,
 ) -> None:
@@ -126,15 +129,16 @@ def init(
         Budget(epsilon, delta, max_rows=site_rows)
         run |= {"epsilon": epsilon, "delta": delta, "site-rows": site_rows}
     agreed = "" if schema is None else json.dumps(load_schema(schema).to_json(), indent=1) + "\n"
-    plan = Federation(_sites(sites), roles, run, host, port, min_rows, secure, agreed)
-    write_folder(folder, plan)
-    _say_how_to_start(folder, sorted(plan.sites))
+    places = {key: _place(key, place) for key, place in _named(relays, "--relays").items()}
+    sites_of = (_sites(sites), roles, run, host, port, min_rows, secure, agreed, places)
+    write_folder(folder, Federation(*sites_of))
+    _say_how_to_start(folder)
 
 
-def _say_how_to_start(folder: Path, sites: list[str]) -> None:
+def _say_how_to_start(folder: Path) -> None:
     print(f"Written: {folder}. Start the sites, each in a terminal of its own:")
-    for name in sites:
-        print(f"  sh {folder}/start-{name}.sh")
+    for script in sorted(folder.rglob("start-*.sh")):
+        print(f"  sh {script}")
     print(f"then train:\n  agnosticfair deploy run {folder}")
 
 
@@ -197,6 +201,16 @@ def site(
     from agnosticfair.deploy.node import serve_site
 
     serve_site(file)
+
+
+@deploy.command(epilog="Example: agnosticfair deploy relay bank/sites/west.toml")
+def relay(
+    file: Annotated[Path, Argument(help="The relay's file, as 'deploy init --relays' wrote it.")],
+) -> None:
+    """Run a relay: to the coordinator one site, whose answer is the sum over the relay's own sites."""
+    from agnosticfair.deploy.relay import serve_relay
+
+    serve_relay(file)
 
 
 @deploy.command(epilog="Example: agnosticfair deploy stop bank")
@@ -354,13 +368,25 @@ def _sites(text: str) -> dict[str, Path]:
     >>> _sites("north=a.csv, south=b.csv")
     {'north': PosixPath('a.csv'), 'south': PosixPath('b.csv')}
     """
-    paths: dict[str, Path] = {}
-    for name in text.split(","):
-        key, sign, file = name.strip().partition("=")
-        if not (key and sign and file) or key in paths:
-            raise SettingsError(f"--sites has {name.strip()!r}: write NAME=FILE, each name once")
-        paths[key] = Path(file)
-    return paths
+    return {key: Path(file) for key, file in _named(text, "--sites").items()}
+
+
+def _named(text: str, option: str) -> dict[str, str]:
+    """Values by name, as an option has them: NAME=VALUE with commas between."""
+    values: dict[str, str] = {}
+    for name in text.split(",") if text else ():
+        key, sign, value = name.strip().partition("=")
+        if not (key and sign and value) or key in values:
+            raise SettingsError(f"{option} has {name.strip()!r}: write NAME=VALUE, each name once")
+        values[key] = value
+    return values
+
+
+def _place(relay: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (host and port.isdigit()):
+        raise SettingsError(f"relay {relay!r} is at {text!r}: write HOST:PORT")
+    return host, int(port)
 
 
 # --- for a site's own people ---

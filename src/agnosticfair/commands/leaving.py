@@ -49,6 +49,7 @@ def leave(
     folder for them. What is promised was certified on rows held out."""
     from agnosticfair.auditing.fits import as_content, certificates
     from agnosticfair.auditing.limit import stated_certificates
+    from agnosticfair.report.words import poor_fit
     from agnosticfair.runs import provenance as record
 
     fitted.model.save(out)
@@ -60,7 +61,8 @@ def leave(
     elif run is not None or not any(source.streamed for source in clients.values()):
         certified = certificates(fitted, clients)
     if run is not None:  # each is another pass over the rows
-        about = {"target": target, "training_rows": measures}
+        about: dict[str, Any] = {"target": target, "training_rows": measures}
+        about["warnings"] = warned(measures, partial(poor_fit, fitted))
         extra_files = record.run_files(fitted, clients, as_content(*certified), **about)
         write_files(run, extra_files)
     limit = None if certified_limit is None else certified_limit.limit

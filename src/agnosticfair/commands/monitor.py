@@ -235,10 +235,10 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
         f"Where the rows lie: {places.get(verdict.where, verdict.where)}, {verdict.distance:.4f} from the "
         f"nearest mix in the set. Watched at {100 * watch.confidence:g}% confidence, valid at all times."
     )
-    header = ("subgroup", "rows", "difference", "at least", "at most", "verdict")
+    header = ("subgroup", "rows", "difference", "at least", "at most", "limit", "verdict")
     worst = (verdict.overall, *verdict.subgroups[:10])
     lines: list[tuple[Any, ...]] = [
-        (p.name, p.rows, p.difference, p.low, p.high, p.verdict) for p in worst
+        (p.name, p.rows, p.difference, p.low, p.high, p.limit, p.verdict) for p in worst
     ]
     show(grid("What the decisions do", header, lines))
 

@@ -15,9 +15,9 @@ from agnosticfair.deploy.folder import (
     Settings,
     check_hidden,
     check_site,
+    client_files,
     read_settings,
     settings_text,
-    site_files,
     write_new,
     write_whole,
 )
@@ -52,7 +52,7 @@ def add_site(folder: Path, key: str, file: Path) -> None:
     if settings.run.get("secure"):
         listed = next_list(keys, lambda sites: {**sites, key: mask.public})
         keeper = keeper_of((keys / KEEPERS_KEY).read_text())
-    files = site_files(settings, key, file, authority, keeper)
+    files = client_files(settings, key, file, authority, keeper)
     files |= {f"keys/{key}{end}": text for end, text in key_pair(key).items()}
     files |= {f"keys/{key}.mask": secret_text(mask)} if listed else {}
     for name, text in files.items():

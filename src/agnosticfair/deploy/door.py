@@ -29,6 +29,9 @@ from agnosticfair.errors import SettingsError
 HANDSHAKES, HANDSHAKE = 128, 10.0
 """TLS handshakes under way at most, of which the oldest gives way, and seconds for each."""
 
+WAITING = 64
+"""Connections that are taken at a time, each with buffers of its own; others wait with the system."""
+
 STRANGER = 60.0
 """Seconds for which a refused connection is a possible cause of a site's absence."""
 
@@ -148,7 +151,7 @@ class Door:
         """Let sites in until the run has ended."""
         self._loop, self._shut = asyncio.get_running_loop(), asyncio.Event()
         at = self.settings.listen, self.settings.port
-        server = await self._loop.create_server(lambda: Knock(self.let_in), *at, backlog=1024)
+        server = await self._loop.create_server(lambda: Knock(self.let_in), *at, backlog=WAITING)
         async with server:
             self._open.set()
             while not self._shut.is_set():

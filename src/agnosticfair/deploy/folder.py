@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,23 @@ from agnosticfair.deploy.secrets import key_pair, tls_files
 from agnosticfair.errors import SettingsError, needing, plain
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import method
+from agnosticfair.protocol.secure.keys import relays
 from agnosticfair.server.plan import consents
 from agnosticfair.settings import DEFAULT, from_config, to_config
 from agnosticfair.site.policy import FOLDS, MIN_ROWS
 
-SETTINGS, SCHEMA = "federation.toml", "schema.json"
-RESERVED = ("masking",)
-"""Names that no site can have: keys/masking.json."""
+SETTINGS, SCHEMA, RELAYS = "federation.toml", "schema.json", "relays"
+RESERVED = ("masking", "check")
+"""Names that no site can have: keys/masking.json, and a run that trains nothing."""
 
 LISTS = ("numeric", "categorical", "drop", "subgroups")
 
 
 @dataclass(frozen=True)
 class Federation:
-    """sites: each site's key and file.  run: the values of the fit (method, seed, deadline, ...).  secure: masked
-    sums.  schema: the text of a file that all sites agree on, or none."""
+    """sites: each site's key and file, NAME@RELAY below a relay.  run: the values of the fit (method, seed, deadline,
+    ...).  secure: masked sums.  schema: the text of a file that all sites agree on, or none.  relays: the host and port
+    of each."""
 
     sites: Mapping[str, Path]
     roles: Roles
@@ -46,14 +48,14 @@ class Federation:
     min_rows: int = 10
     secure: bool = True
     schema: str = ""
+    relays: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.sites:
             raise SettingsError("there are no sites: name each as NAME=FILE")
         for key, file in self.sites.items():
             check_site(key, file)
-        if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.host):
-            raise SettingsError(f"host {self.host!r}: give an address, or a name in ASCII")
+        self._check_places()
         if self.min_rows < 1:
             raise SettingsError(f"min-rows is {self.min_rows}: give one or more")
         if not float(self.run.get("deadline", 1.0)) > 0:
@@ -64,8 +66,6 @@ class Federation:
         ) in self.roles.all_names():  # in lists names have commas between, and texts are quoted
             if re.search('[,"]', name) or not name.isprintable():
                 raise SettingsError(f"column {name!r}: rename it without comma and quotation mark")
-        if not 0 < self.port < 65536:
-            raise SettingsError(f"port {self.port}: name one between 1 and 65535")
         if self.run.get("epsilon") and not (self.secure and self.schema):
             raise SettingsError(
                 "privacy by --epsilon needs secure sums and --schema: ranges and categories taken from rows would show "
@@ -79,6 +79,31 @@ class Federation:
         if self.secure:
             check_hidden(len(self.sites), self.run)
             self._check_schema()
+
+    @property
+    def clients(self) -> dict[str, list[str]]:
+        """Who is connected to the coordinator, each with the sites that it speaks for."""
+        return relays(self.sites)
+
+    def _check_places(self) -> None:
+        """Raise unless every address can be one, and every relay has sites, and sites below it only."""
+        for host, port in ((self.host, self.port), *self.relays.values()):
+            if not re.fullmatch(r"[A-Za-z0-9.:-]+", host):
+                raise SettingsError(f"host {host!r}: give an address, or a name in ASCII")
+            if not 0 < port < 65536:
+                raise SettingsError(f"port {port}: name one between 1 and 65535")
+        needed = {relay for relay, sites in self.clients.items() if sites != [relay]}
+        if odd := sorted(needed ^ {*self.relays}):
+            raise SettingsError(
+                f"relay {odd[0]!r} needs a place (--relays {odd[0]}=HOST:PORT) and sites (--sites NAME@{odd[0]}=FILE)"
+            )
+        if both := sorted(needed & {*self.sites}):
+            raise SettingsError(f"{both[0]!r} is a site and a relay: give one of them another name")
+        if needed and self.run.get("epsilon"):
+            raise SettingsError(
+                "privacy by --epsilon and relays do not go together: a site shares its noise among all sites, and "
+                "knows only some of those below other relays"
+            )
 
     def _check_schema(self) -> None:
         """Raise where sites under masks would refuse what a run asks for, before it is begun."""
@@ -116,11 +141,11 @@ class Settings:
 
 def check_site(key: str, file: Path | str) -> None:
     """Raise where a site's name or file cannot stand in the folder's files."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", key):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}(@[A-Za-z0-9][A-Za-z0-9_-]{0,63})?", key):
         raise SettingsError(
             f"site {plain(key, 80)!r}: use letters, digits, '-' and '_' in its name, 64 of them at most, '-' not first"
         )
-    if key.lower() in RESERVED:
+    if {*key.lower().split("@")} & {*RESERVED}:
         raise SettingsError(
             f"site {key!r}: files of the coordinator have this name; choose another"
         )
@@ -147,27 +172,47 @@ def write_folder(folder: Path, plan: Federation) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
     settings = _planned(folder, plan)
-    with needing("secure", "sites have keys and TLS certificates"):
-        secrets = tls_files(plan.host)
-    secrets |= {
-        f"keys/{n}": t for n, t in (masking_files(plan.sites) if plan.secure else {}).items()
-    }
-    keeper = keeper_of(secrets.get(f"keys/{KEEPERS_KEY}", ""))
-    files = {SETTINGS: settings_text(settings)}
-    files |= {SCHEMA: plan.schema} if plan.schema else {}
-    authority = secrets["tls/ca.crt"]
-    for key, file in plan.sites.items():
-        files |= site_files(settings, key, file, authority, keeper)
-        secrets |= {f"keys/{key}{end}": text for end, text in key_pair(key).items()}
+    places = (settings, *(_below(settings, relay, plan) for relay in plan.relays))
     try:
-        for private in ("keys", "tls", "state", "results"):
-            (folder / private).mkdir(0o700, parents=True)
-        for name, text in (files | secrets).items():
-            write_new(folder / name, text)
+        with needing("secure", "sites have keys and TLS certificates"):
+            masks = masking_files(plan.sites) if plan.secure else {}
+            for at in places:
+                _write_place(at, plan, masks)
     except OSError as error:
         raise SettingsError(
             f"cannot write to {str(folder)!r}: {error.strerror}; name another folder"
         ) from None
+
+
+def _write_place(settings: Settings, plan: Federation, masks: Mapping[str, str]) -> None:
+    """Write what is needed where sites or relays connect to: at the coordinator, or at a relay."""
+    keeper = keeper_of(masks.get(KEEPERS_KEY, ""))
+    files = {SETTINGS: settings_text(settings), **tls_files(settings.host)}
+    files |= {SCHEMA: plan.schema} if plan.schema else {}
+    for name in (LIST, KEEPERS_KEY, *(f"{key}.mask" for key in settings.sites)):
+        if name in masks and (name != KEEPERS_KEY or settings.sites == tuple(plan.clients)):
+            files[f"keys/{name}"] = masks[name]
+    for key in settings.sites:
+        files |= client_files(settings, key, plan.sites.get(key), files["tls/ca.crt"], keeper)
+        files |= {f"keys/{key}{end}": text for end, text in key_pair(key).items()}
+    for private in ("keys", "tls", "state", "results"):
+        (settings.folder / private).mkdir(0o700, parents=True)
+    for name, text in files.items():
+        write_new(settings.folder / name, text)
+
+
+def _below(settings: Settings, relay: str, plan: Federation) -> Settings:
+    """A relay's own folder, of which its sites know the host and port."""
+    sites, (host, port) = plan.clients[relay], plan.relays[relay]
+    run = {**settings.run, "sites": ",".join(sites), "min-sites": len(sites)}
+    return replace(
+        settings, folder=relay_folder(settings, relay), host=host, listen=host, port=port, run=run
+    )
+
+
+def relay_folder(settings: Settings, relay: str) -> Path:
+    """Where the coordinator's folder has a relay's."""
+    return settings.folder / RELAYS / relay
 
 
 def _planned(folder: Path, plan: Federation) -> Settings:
@@ -187,13 +232,13 @@ def _planned(folder: Path, plan: Federation) -> Settings:
         "deadline": 120.0,
         "patience": 3600.0,
         "on-failure": "wait",
-        "min-sites": min_sites(len(plan.sites), str(plan.run.get("on-failure", "wait"))),
+        "min-sites": min_sites(len(plan.clients), str(plan.run.get("on-failure", "wait"))),
         "certify": True,
         "secure": plan.secure,
         "schema": bool(plan.schema),
         "epsilon": 0.0,
         **plan.run,
-        "sites": ",".join(sorted(plan.sites)),
+        "sites": ",".join(plan.clients),
     }
     return Settings(folder, plan.host, plan.host, plan.port, "", columns, run)
 
@@ -266,11 +311,20 @@ def policy_values(settings: Settings) -> dict[str, Any]:
     return values if run.get("schema") else {**values, "columns": ""}
 
 
-def site_files(
-    settings: Settings, key: str, file: Path, authority: str, keeper: str = ""
+def client_files(
+    settings: Settings, key: str, file: Path | None, authority: str, keeper: str = ""
 ) -> dict[str, str]:
-    """A site's one file, and a script that starts it where everything is on one machine.  keeper: the public
-    key of who keeps the list of masking keys."""
+    """The one file of a site, or of a relay, which has no rows, and a script that starts it where everything is on one
+    machine.  keeper: the public key of who keeps the list of masking keys."""
+    at = _lines({"address": f"{settings.host}:{settings.port}"})
+    at = f'[coordinator]\n{at}\ntls-authority = """\n{authority.strip()}\n"""\n'
+    here = f'[here]\nkey = "../keys/{key}"\nlog = "../state/{key}.log"\n'
+    if file is None:
+        start = f"# Relay {key}. Start it by: agnosticfair deploy relay {key}.toml\n"
+        here += f'folder = "../{RELAYS}/{key}"\n'
+        text = f"{start}\n{at}\n[relay]\n{_lines({'site': key})}\n\n{here}"
+        script = _script(f"Relay {key}", f"deploy relay sites/{key}.toml")
+        return {f"sites/{key}.toml": text, f"start-{key}.sh": script}
     columns = {name: v for name, v in settings.columns.items() if name != "min-rows"}
     config = {"site": key, "file": str(Path(file).resolve()), **columns}
     masks = ""
@@ -282,15 +336,10 @@ def site_files(
     if settings.run.get("epsilon"):
         private = ("epsilon", "delta", "site-rows")
         config |= {name: settings.run[name] for name in private if name in settings.run}
-    text = f'''# Site {key}. Start it by: agnosticfair deploy site {key}.toml
+    text = f"""# Site {key}. Start it by: agnosticfair deploy site {key}.toml
 # Paths are taken from where this file is. A key that is not there is made at the first start.
 
-[coordinator]
-address = {_toml(f"{settings.host}:{settings.port}")}
-tls-authority = """
-{authority.strip()}
-"""
-
+{at}
 [site]
 {_lines(config)}
 
@@ -298,10 +347,7 @@ tls-authority = """
 [policy]
 {_lines(policy_values(settings))}
 
-[here]
-key = "../keys/{key}"
-log = "../state/{key}.log"
-{masks}'''
+{here}{masks}"""
     start = _script(
         f"Site {key}: its file and key stay on its machine", f"deploy site sites/{key}.toml"
     )
@@ -311,9 +357,8 @@ log = "../state/{key}.log"
 def write_new(path: Path, text: str, private: bool = False) -> None:
     """Write a file that must not be there; a secret one is its owner's alone from the start."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    secret = private or (
-        path.suffix in (".key", ".mask", "") and path.parent.name in ("keys", "tls")
-    )
+    shown = path.suffix in (".pub", ".crt", ".json")
+    secret = private or (path.parent.name in ("keys", "tls") and not shown)
     mode = 0o600 if secret else 0o755 if path.suffix == ".sh" else 0o644
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
         file.write(text)

@@ -14,7 +14,7 @@ import ssl
 import time
 import tomllib
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +35,9 @@ from agnosticfair.protocol.engines.seam import HELLO
 
 AGAIN = 1.0
 """Seconds until a connection that failed is tried again, up to five times that."""
+
+PENDING = 2
+"""Requests that a site takes before it has answered the first: one may have come too late for the coordinator."""
 
 EXPIRED, NOT_YET, MISMATCH = 10, 9, (62, 64)
 """OpenSSL's codes of a TLS certificate that is refused."""
@@ -61,25 +64,28 @@ class Joined:
 
 def read_site(path: Path) -> Joined:
     """A site's file, whose paths are taken from where it is."""
+    joined = read_joined(path, "site", ("mask-key", "mask-list", "schema", "ledger"))
+    site_of(joined.config)
+    return joined
+
+
+def read_joined(path: Path, kind: str, files: Sequence[str]) -> Joined:
+    """The file of a site or a relay.  files: entries of [here] that are paths for ``config``."""
     try:
         content = tomllib.loads(path.read_text())
         at, here = content["coordinator"], content["here"]
-        key, log = (path.resolve().parent / str(here[name]) for name in ("key", "log"))
+        paths = {name: path.resolve().parent / str(value) for name, value in here.items()}
         host, _, port = str(at["address"]).rpartition(":")
-        config = {**content["site"], **content.get("policy", {})}
-        for name in ("mask-key", "mask-list", "schema", "ledger"):
-            if name in here:
-                config[name] = str(path.resolve().parent / str(here[name]))
-        metrics = path.resolve().parent / str(here["metrics"]) if "metrics" in here else None
-        joined = Joined(host, int(port), str(at["tls-authority"]), config, key, log, metrics)
+        config = {**content[kind], **content.get("policy", {})}
+        config |= {name: str(paths[name]) for name in files if name in paths}
+        by = (host, int(port), str(at["tls-authority"]), config)
+        return Joined(*by, paths["key"], paths["log"], paths.get("metrics"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"it has no {error}" if type(error) is KeyError else type(error).__name__
         raise SettingsError(
-            f"{str(path)!r} is no site's file of this version ({why}): take the one that "
+            f"{str(path)!r} is no {kind}'s file of this version ({why}): take the one that "
             "'agnosticfair deploy init' wrote"
         ) from None
-    site_of(joined.config)
-    return joined
 
 
 def load_key(path: Path, site: str) -> None:
@@ -139,11 +145,14 @@ def _distrust(code: int) -> str:
 
 @dataclass
 class Node:
-    """The site's side of the federation.  answered: gives the answer to a request (a relay's does otherwise)."""
+    """The side of a site, or of a relay.  answered: gives the answer to a request.  ended: is called whenever a
+    connection has ended, in which an answer may still be under way.  lived: is called every few seconds."""
 
     joined: Joined
     trail: Trail
     answered: Callable[[Mapping[str, Any], bytes], dict[str, Any]]
+    ended: Callable[[], None] = lambda: None
+    lived: Callable[[], None] = lambda: None
     seen: float = 0.0
     run: str = ""
     _worker: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
@@ -173,6 +182,7 @@ class Node:
         writer.transport.set_write_buffer_limits(high=0)  # what is drained has left
         self._alive()
         beating = asyncio.create_task(self._beat(reader, writer))
+        answering: set[asyncio.Task[None]] = set()
         try:
             try:
                 head, _ = await read_frame(reader, lambda: 0, self._alive)
@@ -184,16 +194,39 @@ class Node:
             self.trail.write("connected", to=f"{joined.host}:{joined.port}", run=self.run)
             print(f"Site {joined.site!r} is connected.", flush=True)
             self._measure(connected=True)
-            while "end" not in head:
+            while (
+                "end" not in head
+            ):  # and goes on while an answer is made, or this side would seem dead
                 head, body = await read_frame(reader, lambda: MAX_BODY, self._alive)
                 if "step" in head:
-                    await self._answer(writer, head, body)
+                    self._begin(answering, reader, self._answer(writer, head, body))
             self.trail.write("run ended", run=self.run)
         finally:
+            self.ended()
             beating.cancel()
+            for task in answering:
+                task.cancel()
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+
+    def _begin(
+        self,
+        answering: set[asyncio.Task[None]],
+        reader: asyncio.StreamReader,
+        answer: Coroutine[Any, Any, None],
+    ) -> None:
+        """Answer a request beside the reading, which ends where that fails."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            answering.discard(task)
+            if not task.cancelled() and isinstance(error := task.exception(), Exception):
+                reader.set_exception(error)
+
+        answering.add(task := asyncio.create_task(answer))
+        task.add_done_callback(ended)
+        if len(answering) > PENDING:
+            raise FederationError(f"the coordinator sent more than {PENDING} requests at once")
 
     def _alive(self) -> None:
         self.seen = time.monotonic()
@@ -210,6 +243,7 @@ class Node:
         """Write how the site is, for 'agnosticfair site status', and the metrics, where they are wanted."""
         state = {"connected": connected, "why": why, "run": self.run, "seen": time.time()}
         write_whole(state_file(self.joined), json.dumps(state))
+        self.lived()
         if self.joined.metrics is not None:
             text = site_gauges(
                 self.joined.site, connected, dict(self.trail.counts), self.trail.sent
@@ -233,7 +267,7 @@ class Node:
         try:
             writer.write(frame({"id": request.get("id"), **answer}, body))
             await writer.drain()
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             self.trail.write("not sent", **about)  # it may have left in part
             raise
         self.trail.write(

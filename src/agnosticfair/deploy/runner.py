@@ -7,10 +7,11 @@ import json
 import os
 import shlex
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,17 +57,19 @@ class Live:
     door: Door
     notify: Notify
     state: dict[str, Any]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, **changes: Any) -> None:
-        """Write the state with what is new in it; a check leaves that of the last run."""
-        self.state |= changes
-        self.state |= {"sites": self.door.state(), "seen": time.time()}
-        if self.state["run"] == CHECK:
-            return
-        write_whole(self.settings.folder / STATE, as_json(self.state).decode())
-        if self.settings.metrics:
-            text = run_gauges(self.state).decode()
-            write_whole(self.settings.folder / self.settings.metrics, text)
+        """Write the state with what is new in it, from any thread; a check leaves that of the last run."""
+        with self._lock:
+            self.state |= changes
+            self.state |= {"sites": self.door.state(), "seen": time.time()}
+            if self.state["run"] == CHECK:
+                return
+            write_whole(self.settings.folder / STATE, as_json(self.state).decode())
+            if self.settings.metrics:
+                text = run_gauges(self.state).decode()
+                write_whole(self.settings.folder / self.settings.metrics, text)
 
     def waiting(self, waiting: Mapping[str, str]) -> None:
         for key, why in waiting.items():

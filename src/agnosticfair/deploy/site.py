@@ -173,16 +173,19 @@ def _keys(site: Site) -> KeyList:
 
 def hello(config: Mapping[str, Any]) -> str:
     """Who the site is and what it runs on, as JSON."""
-    site, packages = site_of(config), ("agnosticfair", "numpy", "scipy", "pyarrow")
+    site = site_of(config)
     greeting: dict[str, Any] = {"site": site.key, "format": FORMAT, "steps": site.allow}
-    greeting["versions"] = {
-        "python": platform.python_version(),
-        **{p: version(p) for p in packages},
-    }
+    greeting["versions"] = versions()
     if site.mask_key:
         keys = _keys(site)
         greeting["keys"] = [keys.version, digest(keys.sites).hex()]
     return json.dumps(greeting)
+
+
+def versions() -> dict[str, str]:
+    """What this process runs on."""
+    packages = ("agnosticfair", "numpy", "scipy", "pyarrow")
+    return {"python": platform.python_version(), **{p: version(p) for p in packages}}
 
 
 def pin(config: Mapping[str, Any], place: Path) -> str:

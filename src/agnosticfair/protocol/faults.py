@@ -19,7 +19,7 @@ from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.engines import Engine, Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
 from agnosticfair.protocol.requests import REQUESTS, UNCOUNTED, step_of
-from agnosticfair.protocol.secure.keys import Roster
+from agnosticfair.protocol.secure.keys import Roster, relays
 from agnosticfair.protocol.secure.totals import Opened, open_session
 from agnosticfair.protocol.secure.totals import total as secure_total
 
@@ -128,14 +128,20 @@ class Coordinator:
         return replace(broadcast, task=replace(broadcast.task, fold=self.fold))
 
     def _roster(self) -> dict[str, str]:
-        """The keys of those that are asked."""
+        """The public keys of those that are asked, or of the sites below them."""
         assert self.secure is not None
+        below = relays(self.secure)
         for key in self.keys:
-            if key not in self.secure:
+            if key not in below:
                 raise SettingsError(
                     f"site {key!r} is missing from the list of keys: add its public key there"
                 )
-        return {key: self.secure[key] for key in self.keys}
+        return {site: self.secure[site] for key in self.keys for site in below[key]}
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Whose rows are asked about: those that are asked, or under masks the sites below them."""
+        return self.keys if self.secure is None else tuple(sorted(self._roster()))
 
     def send(self, step: str, payload: Any, check: Check | None = None) -> dict[str, Any]:
         """Every client's answer, checked, in the order of the keys; ``Missing`` if one has none."""

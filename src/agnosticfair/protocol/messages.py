@@ -196,13 +196,19 @@ def _two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, Any]:
     return total, (a - (total - back)) + (b - back)
 
 
-def together(answers: Mapping[str, Any]) -> Any:
-    """One answer for all of these, which are of one kind.
+def together(answers: Mapping[str, Any], who: str = "") -> Any:
+    """One answer for all of these, which are of one kind.  who: gives it, where it bears a name.
 
     >>> together({"a": Reply(1, {}), "b": Reply(1, {})})
     Reply(round=1, sums={})
     """
     replies = [answers[key] for key in sorted(answers)]
+    if all(isinstance(answer, Masked) for answer in replies):
+        (round,) = {answer.round for answer in replies}
+        return Masked(round, who, reduce(add, (answer.values for answer in replies)), "")
+    if all(isinstance(answer, Offer) for answer in replies):
+        (session,) = {answer.session for answer in replies}
+        return Agreement(session, tuple(replies))
     if all(isinstance(answer, Reply) for answer in replies):
         return add_up(replies)
     if all(isinstance(answer, SummaryStatistics) for answer in replies):

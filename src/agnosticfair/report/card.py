@@ -64,17 +64,15 @@ def card(
     }
     y = np.concatenate([t.labels(model.positive) for t in clients.values()])
     y_hat = np.concatenate([model.predict(t) for t in clients.values()])
+    scores = _scores(y, y_hat, groups)
     return (
-        replace(
-            _about(model, target),
-            glance=_glance(fitted, certified, _scores(y, y_hat, groups), limit),
-        ),
+        replace(_about(model, target), glance=_glance(fitted, certified, scores, limit)),
         _uses(model),
         _data(model, clients),
         *_rule(fitted, [*clients.values()]),
         *(_groups(y, y_hat, name, values) for name, values in groups.items()),
         *(_certified(name, certificate) for name, certificate in certified.items()),
-        _limits(fitted, y, y_hat, groups),
+        _limits(fitted, scores, groups),
         _origin(fitted),
     )
 
@@ -123,6 +121,7 @@ def _glance(
             continue
         method: dict[str, Any] = {"name": fitted.method.name, "difference": made.difference}
         method |= {"accuracy": scores["accuracy"], "shadow_price": fitted.price_of_limit}
+        method["warnings"] = _warnings(fitted, scores)
         method |= reached(made.to_json()) | {"rule": fitted.method.rule is not None}
         if limit is not None and made.upper <= limit:  # of a model that these rows have chosen
             method["subgroups"] = without_ends(method["subgroups"])
@@ -150,7 +149,14 @@ def _scores(y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]) 
         for name, values in groups.items()
     }
     right, majority = float(np.mean(y == y_hat)), scoring.majority_rate(y)
-    return {"accuracy": right, "majority": majority, "rates": rates}
+    positive = float(np.mean(y_hat))
+    return {"accuracy": right, "majority": majority, "positive": positive, "rates": rates}
+
+
+def _warnings(fitted: Fit, scores: Mapping[str, Any]) -> list[str]:
+    """Of a nearly constant decision."""
+    rates = (scores[name] for name in ("accuracy", "majority", "positive"))
+    return words.poor_fit(fitted, *rates)
 
 
 def _fairness_sentence(model: Model) -> str:
@@ -356,14 +362,11 @@ def _aimed(method: Method, fairness: Fairness) -> str:
     )
 
 
-def _limits(
-    fitted: Fit, y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]
-) -> Section:
+def _limits(fitted: Fit, scores: Mapping[str, Any], groups: Mapping[str, np.ndarray]) -> Section:
     fairness = fitted.method.fairness
     counts = [zip(*np.unique(named, return_counts=True), strict=True) for named in groups.values()]
     small = [f"{group} ({n})" for counts_here in counts for group, n in counts_here if n < FEW]
-    rates = float(np.mean(y == y_hat)), scoring.majority_rate(y), float(y_hat.mean())
-    points = [text[0].upper() + text[1:] for text in words.poor_fit(fitted, *rates)]
+    points = [text[0].upper() + text[1:] for text in _warnings(fitted, scores)]
     if fairness is None:
         points.append("This method does not constrain how groups are treated.")
     else:

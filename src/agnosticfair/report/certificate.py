@@ -66,9 +66,7 @@ def _headline(certificate: Certificate) -> Grid:
     if isfinite(certificate.accuracy):
         lines.append(("accuracy", f"{certificate.accuracy:.4f}", "", ""))
     head = ("", "measured", f"at most ({certificate.confidence:.0%})", "worst where")
-    return Grid(
-        f"Certificate on {certificate.n:,} rows", " ".join(certificate.warnings), head, lines
-    )
+    return Grid(f"Certificate on {certificate.n:,} rows", "", head, lines)
 
 
 def _able(certificate: Certificate) -> Grid:

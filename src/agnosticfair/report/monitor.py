@@ -20,7 +20,7 @@ MARKS = {"broken": "✗ broken", "kept": "✓ kept", "not yet known": "? not yet
 PLACES = {"inside": "✓ inside", "edge": "? at the edge", "outside": "✗ outside"}
 
 
-def page_data(monitor: Monitor, verdict: Verdict, live: bool = False) -> dict[str, Any]:
+def page_data(monitor: Monitor, verdict: Verdict) -> dict[str, Any]:
     """All that the page shows: counts and names, and no rows."""
     state, content = monitor.state, verdict.to_json()
     time_of_state = datetime.fromtimestamp(state.last, UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -29,7 +29,6 @@ def page_data(monitor: Monitor, verdict: Verdict, live: bool = False) -> dict[st
     return {
         **content,
         "version": agnosticfair.__version__,
-        "live": live,
         "confidence": monitor.confidence,
         "subgroups": content["subgroups"][:MAX_SUBGROUPS],
         "tiles": _tiles(content, verdict),

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +104,11 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
     for run, name in zip(fits, names_of(fits), strict=True):
         y, p, s = tested.y, tested.decisions[name], tested.s.codes
         numbers = scoring.accuracy(y, p), scoring.gap(metric, y, p, s)
+        poor = words.poor(numbers[0], scoring.majority_rate(y), scoring.positive_rate(p))
         methods.append(
             _fit_entry(run, name)
             | {"accuracy": _finite(numbers[0]), "difference": _finite(numbers[1])}
+            | {"warnings": poor}
         )
     title = (
         f"{methods[0]['name']} on test rows" if len(fits) == 1 else f"{len(fits)} fits on test rows"
@@ -124,6 +126,7 @@ def _fit_entry(run: Run, name: str) -> Json:
     entry = {"name": name, "outcome": _ended(content), "note": method.get("summary")}
     entry |= {"history": content["history"], "training_alpha": content["alpha"]}
     entry |= {
+        "warnings": content.get("warnings", []),
         "tau": fairness.get("tau"),
         "scope": words.scope_of(fairness),
         "rule": in_words(content.get("rule"), content["positive"]),
@@ -156,6 +159,9 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     title = f"Audit of {name} on {content['n']:,} rows"
     study = _study(run, title, [entry], rows, mix, content["metric"])
     study |= {"rows": content["n"], "rows_are": "audited rows"} | certified(content)
+    if content.get("sums"):
+        facts, entry["warnings"], client = _of_counts(content, name)
+        study |= {"facts": facts, "clients": study["clients"] or [client]}
     study["no_explorer"] = (
         "This audit left no rows beside its certificate, so there is nothing to reweight: run it again with "
         "'audit --keep-rows', which leaves rows.parquet, a file that holds the rows."
@@ -163,6 +169,37 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     study["warnings"] += words.doubts_of_certificate(content)
     study["limit"] = content.get("limit") or (content.get("request") or {}).get("limit")
     return [study]
+
+
+def _of_counts(content: Mapping[str, Any], name: str) -> tuple[Json, list[str], Json]:
+    """What an audit's counts of all rows say: of the labels, warnings, and the rates of each group."""
+    counts = np.array(content["sums"]["counts"][0], float)  # (G, label, decision)
+    n, sizes, positive = counts.sum(), counts.sum(axis=(1, 2)), counts[:, :, 1].sum(axis=1)
+    labelled, right = content["accuracy"] is not None, _finite(content["accuracy"])
+    with np.errstate(invalid="ignore"):
+        rates, base = positive / sizes, counts[:, 1].sum(axis=1) / sizes
+        true = counts[:, 1, 1] / counts[:, 1].sum(axis=1) if labelled else np.full(len(sizes), nan)
+    groups = {
+        group: {"rows": int(rows), "rate": _finite(rate), "true_rate": _finite(of_positive)}
+        for group, rows, rate, of_positive in zip(
+            content["groups"], sizes, rates, true, strict=True
+        )
+    }
+    client = {"method": name, "client": "all rows", "rows": int(n), "accuracy": right}
+    client |= {"risk_difference": _finite(np.ptp(rates)), "groups": groups}
+    if not labelled:
+        return {}, [], client
+    mean = float(counts[:, 1].sum() / n)
+    facts = {
+        "base_rate": mean,
+        "majority_rate": max(mean, 1 - mean),
+        "label_difference": float(np.ptp(base)),
+    }
+    return (
+        facts,
+        words.poor(float(right or 0.0), facts["majority_rate"], float(positive.sum() / n)),
+        client,
+    )
 
 
 _KINDS = {

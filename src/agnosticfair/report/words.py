@@ -65,6 +65,8 @@ def glance(study: Json) -> Glance:
     if method.get("difference") is None:
         return Glance("", "")
     state, answer = verdict(study)
+    warnings = (text[0].upper() + text[1:] for text in method.get("warnings") or ())
+    answer = " ".join((answer, *warnings))
     tiles = [_asked(study, method), _overall(study, method), _worst(study, method)]
     tiles += [_four_fifths(study, method), _price(study, method)]
     return Glance(state, answer, tuple(tile for tile in tiles if tile))
@@ -77,15 +79,16 @@ def verdict(study: Json) -> tuple[str, str]:
     bound = method.get("certified")
     if measured is None:
         return "", ""
-    if limit is None:
-        where = "" if bound is None else f", certified at most {upper(bound, 3)}"
-        return "", f"No limit was asked for: {what} {measured:.3f} on the {rows}{where}."
     subgroups = method.get("subgroups") or {}
     able = subgroups.get("estimable") or []
     worst = max(able, key=lambda subgroup: subgroup["difference"], default=None)
     highest = measured if worst is None else max(measured, worst["difference"])
-    if highest > limit and bound is not None and (text := _perhaps_chance(subgroups, limit, what)):
-        return "unknown", text
+    if limit is None:
+        where = "" if bound is None else f"; certified at most {upper(bound, 3)}"
+        at_worst = f" overall, {highest:.3f} at worst" if able else ""
+        return "", f"No limit was asked for: {what} {measured:.3f}{at_worst} on the {rows}{where}."
+    if highest > limit and bound is not None and (found := _beyond(study, subgroups, limit, what)):
+        return found
     if measured > limit:
         text = f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for."
         return "broken", text
@@ -108,26 +111,43 @@ def verdict(study: Json) -> tuple[str, str]:
     )
 
 
-def _perhaps_chance(subgroups: Json, limit: float, what: str) -> str:
-    """What is said where measured differences are over a limit and no certified interval lies beyond it."""
+def _beyond(study: Json, subgroups: Json, limit: float, what: str) -> tuple[str, str] | None:
+    """The verdict where measured differences are over a limit: whether some certified interval lies beyond it; None
+    where there is none."""
     some = [*(subgroups.get("estimable") or ()), subgroups.get("overall") or {}]
     there = [one for one in some if one.get("low") is not None]
-    if not there or any(one["low"] > limit for one in there):
-        return ""
+    if not there:
+        return None
+    surest = max(there, key=lambda one: one["low"])
+    if surest["low"] > limit:
+        return "broken", (
+            f"Broken: {what} {surest['difference']:.3f} {_where(surest)}, in the population at least "
+            f"{lower(surest['low'], 3)}, and {limit:g} was asked for."
+        )
     worst = max(there, key=lambda one: one["difference"])
-    return (
-        f"Not known: {what} {worst['difference']:.3f} ({worst['name']}) is over {limit:g}, which was asked for, and "
-        f"may be chance: in the population it lies between {lower(worst['low'], 3)} and {upper(worst['high'], 3)}."
+    rows = _rows_that_would_do(study, [worst], limit)
+    return "unknown", (
+        f"Not known: {what} {worst['difference']:.3f} {_where(worst)} is over {limit:g}, which was asked for, and may "
+        f"be chance: in the population it lies between {lower(worst['low'], 3)} and {upper(worst['high'], 3)}.{rows}"
     )
+
+
+def _where(subgroup: Json) -> str:
+    """A subgroup's place in a sentence.
+
+    >>> _where({"name": "overall"}), _where({"name": "age = under 29"})
+    ('overall', 'where age = under 29')
+    """
+    return subgroup["name"] if subgroup["name"] == "overall" else f"where {subgroup['name']}"
 
 
 def _over(method: Json, worst: Json, limit: float, what: str) -> tuple[str, str]:
     """The verdict where a subgroup's measured difference is over the limit."""
-    where = f"{worst['difference']:.3f} where {worst['name']}"
+    where = f"{worst['difference']:.3f} {_where(worst)}"
     if method.get("rule") and method.get("certified") is None:
         return "unknown", (  # its estimates keep the limit, and counts differ by chance
-            f"Not known yet: by its estimates every subgroup keeps {limit:g}; counted on the rows of the fit, chance "
-            f"included, the {what} is {where}. Audit rows held out."
+            f"Not known yet: the rule holds estimates to {limit:g}; counted on the rows of the fit, chance included, "
+            f"the {what} is {where}. Audit rows held out."
         )
     scope = method.get("scope") or EVERY
     if scope == EVERY:
@@ -136,17 +156,22 @@ def _over(method: Json, worst: Json, limit: float, what: str) -> tuple[str, str]
 
 
 def _rows_that_would_do(study: Json, able: Sequence[Json], limit: float) -> str:
-    """How many rows like these would certify the limit, if every difference stays as measured: an interval shrinks
-    with the root of the rows.
+    """How many rows like these would tell on which side of the limit they are, if every difference stays as measured:
+    an interval shrinks with the root of the rows.
 
-    >>> subgroup = {"difference": 0.05, "high": 0.25}
+    >>> subgroup = {"difference": 0.05, "low": 0.0, "high": 0.25}
     >>> _rows_that_would_do({"rows": 1000}, [subgroup], 0.15)
     ' About 4,000 rows like these would do.'
     """
-    short = [p for p in able if p.get("high") is not None and p["difference"] < limit < p["high"]]
-    if not short or not study.get("rows"):
+    bounded = [{**p, "low": p.get("low") or 0.0} for p in able if p.get("high") is not None]
+    ends = [
+        (p["difference"], p["high"] if p["difference"] < limit else p["low"])
+        for p in bounded
+        if p["low"] <= limit < p["high"] and p["difference"] != limit
+    ]
+    if not ends or not study.get("rows"):
         return ""
-    more = max((p["high"] - p["difference"]) / (limit - p["difference"]) for p in short) ** 2
+    more = max((end - value) / (limit - value) for value, end in ends) ** 2
     rows = study["rows"] * more
     digits = 10 ** max(0, len(str(ceil(rows))) - 2)
     return f" About {ceil(rows / digits - 1e-9) * digits:,} rows like these would do."
@@ -216,7 +241,8 @@ def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
     if ratio is None:
         return None
     about = f"{words} overall {ratio:.3f}"
-    about += ", measured" if low is None else f", at least {lower(low, 3)}"
+    about += f" on the {study['rows_are']}"
+    about += "" if low is None else f", in the population at least {lower(low, 3)}"
     worst = (method.get("subgroups") or {}).get("ratio")
     if low is not None and worst and worst["measured"] < ratio:
         about += f"; {worst['measured']:.3f} where {worst['name']}"
@@ -273,8 +299,12 @@ def sentences(study: Json) -> list[str]:
 
 
 def _certified(study: Json, method: Json) -> str:
+    """What is certified, but for what the page's list of warnings has."""
     nothing = "Nothing is certified here: these numbers hold for these rows only."
-    return str(method.get("sentence") or nothing)
+    sentence = str(method.get("sentence") or nothing)
+    for warning in study.get("warnings") or ():
+        sentence = sentence.replace(f" {warning}", "")
+    return sentence
 
 
 def _compared(study: Json) -> str:
@@ -331,8 +361,8 @@ def facts_of_scores(score: Json) -> dict[str, Any]:
     return {name: score[key] for name, key in names.items() if score.get(key) is not None}
 
 
-def of_decisions(rows: Decided, method: str) -> list[str]:
-    """A method's accuracy beside what it is to be read against, in a sentence; and warnings about it.
+def of_decisions(rows: Decided, method: str) -> str:
+    """A method's accuracy beside what it is to be read against, in a sentence.
 
     rows: with decisions, 0 or 1.
     """
@@ -341,11 +371,10 @@ def of_decisions(rows: Decided, method: str) -> list[str]:
     right, base = scoring.accuracy(y, y_hat), scoring.positive_rate(y)
     majority, positive = scoring.majority_rate(y), scoring.positive_rate(y_hat)
     shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, found.tolist(), strict=True))
-    said = (
+    return (
         f"Right on {right:.4f} of the rows, a constant decision on {majority:.4f}; positive labels "
         f"{base:.4f}, positive decisions {positive:.4f}; true-positive rates: {shown}."
     )
-    return [said, *(f"Warning: {text}" for text in poor(right, majority, positive))]
 
 
 CHECKS = "check which label is positive, and the threshold"

@@ -61,6 +61,7 @@ def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
     shown["shadow_price"] = fitted.price_of_limit
+    shown["warnings"] = [] if fitted.collapsed is None else [fitted.collapsed]
     if (rule := of_rule(fitted, tables)) is not None:
         shown["rule"] = plain(rule)
     return {"format": HISTORY, **about, **content, **shown}

@@ -13,7 +13,9 @@ from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.engines.relay import Relay, tree
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.faults import Policy
-from agnosticfair.protocol.messages import Reply, together
+from agnosticfair.protocol.messages import Masked, Reply, together
+from agnosticfair.protocol.secure.keys import relays
+from agnosticfair.site.guard import rehearsed
 
 ROWS = small_table(300, 3)
 
@@ -34,6 +36,60 @@ def test_a_tree_has_the_bits_of_the_clients_without_it(name, fan):
     fitted = fit(tree(regions(subgroups, 2), fan), chosen, positive="yes")
     assert fitted.model.digest == flat.model.digest
     assert [e["loss"] for e in fitted.history] == [e["loss"] for e in flat.history]
+
+
+def masked_regions(tables):
+    """An engine of relays over sites under masks, by the part of a name after '@'; their public keys."""
+    consents = ("shares_cluster_means", "shares_site_totals")
+    engine, roster = rehearsed(in_process(tables), consents=consents)
+    below = {
+        relay: InProcess({site: engine.handlers[site] for site in sites})
+        for relay, sites in relays(roster).items()
+    }
+    return Relay(below), roster
+
+
+def named(parts, size):
+    """The parts as sites of relays, ``size`` each, in the order in which they are."""
+    return {f"{k % size}@r{k // size}": rows for k, rows in enumerate(parts.values())}
+
+
+@pytest.mark.parametrize("name", ["fairfl", "rule", "agnosticfair", "afl"])
+@pytest.mark.parametrize("count", [6, 7])
+def test_masks_cancel_within_and_across_relays_to_the_same_bits(name, count):
+    tables = named(dealt(ROWS, count), 3)
+    chosen = method(name, **({} if name == "rule" else {"max_rounds": 4}))
+    flat = fit(tables, chosen, positive="yes")
+    engine, roster = masked_regions(tables)
+    fitted = fit(engine, chosen, positive="yes", secure=roster)
+    assert fitted.model.to_bytes() == flat.model.to_bytes()
+    assert fitted.history == flat.history
+
+
+def test_no_relay_s_sum_can_be_read_only_that_of_all():
+    tables = named(dealt(ROWS, 6), 3)
+    seen, (engine, roster) = [], masked_regions(tables)
+    inner = engine.exchange
+
+    class Watched(Relay):
+        def exchange(self, step, payload, keys, deadline):
+            answers = inner(step, payload, keys, deadline)
+            seen.extend(a for a in answers.values() if isinstance(a, Masked))
+            return answers
+
+    fit(Watched(engine.regions), "fl", positive="yes", secure=roster)
+    assert {answer.site for answer in seen} == {"r0", "r1"}
+    for answer in seen:  # below 2^53 in the open, here any number
+        assert (answer.values >> np.uint64(56)).any()
+
+
+def test_a_relay_cannot_leave_out_a_site_of_its_own_nor_bring_another():
+    engine, roster = masked_regions(named(dealt(ROWS, 6), 3))
+    handlers = {**engine.regions["r0"].handlers}
+    del handlers["2@r0"]
+    short = Relay({**engine.regions, "r0": InProcess(handlers)})
+    with pytest.raises(FederationError, match="'r0' sent no masking key"):
+        fit(short, "fl", positive="yes", secure=roster)
 
 
 class Counting:

@@ -2,7 +2,8 @@
 
 A region is asked as one client is. It asks all of its own and passes on their sum, so that the server's
 work, and what it receives, depends on the number of regions and not on the number of clients. Sums lie on
-the grid, where the order of additions does not matter: the model has the bits that it has without relays.
+the grid, where the order of additions does not matter: the model has the bits that it has without relays. Under masks
+it adds up what is masked: its sites share masks with those of other relays too, so that its sum is random to itself.
 Methods that treat clients one by one (``afl``'s mixture, plain averages) see regions instead.
 """
 
@@ -44,8 +45,8 @@ class Relay:
             also = f" (and {more} more)" if more else ""
             return Failure(f"its client {first!r}{also}: {failure.reason}", failure.final)
         try:
-            return together(answers)
-        except AgnosticFairError as error:
+            return together(answers, key)
+        except (AgnosticFairError, ValueError) as error:
             return Failure(f"its clients do not add up: {error}", final=True)
 
 

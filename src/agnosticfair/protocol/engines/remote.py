@@ -83,7 +83,7 @@ class RemoteEngine:
             if now - self._looked > LOOK:
                 causes, self._looked = self._away(k for k in keys if k not in answers), now
                 self.notice(causes)
-            self._check_time(causes)
+            self._check_time(key for key in keys if key not in answers)
         if causes:
             self.notice({})
         late = "it gave no answer in time: give it longer by the deadline, or look at its log"
@@ -105,10 +105,10 @@ class RemoteEngine:
                 self.line.post(key, request)
                 self._posted[key] = wanted
 
-    def _check_time(self, causes: Mapping[str, str]) -> None:
-        """Raise where the run's own time is up."""
+    def _check_time(self, keys: Iterable[str]) -> None:
+        """Raise where the run's own time is up, with what keeps these sites."""
         if time.monotonic() > self.until:
-            held = "; ".join(f"site {key!r}: {why}" for key, why in causes.items())
+            held = "; ".join(f"site {key!r}: {why}" for key, why in self._away(keys).items())
             raise FederationError(
                 f"the run's time is up ({held or 'its sites were at work'}): allow more by --timeout; the next run "
                 "goes on from its checkpoint, if there is one"

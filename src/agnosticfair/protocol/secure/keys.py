@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -75,9 +75,43 @@ def digest(roster: Roster) -> bytes:
     return hashlib.sha256(joined(*content)).digest()
 
 
+def relay_of(site: str) -> str:
+    """Who carries the messages of a site: the relay in its name, or itself.
+
+    >>> relay_of("s1@west"), relay_of("north")
+    ('west', 'north')
+    """
+    return site.rpartition("@")[2]
+
+
+def relays(sites: Iterable[str]) -> dict[str, list[str]]:
+    """The sites, sorted, by who carries their messages."""
+    below: dict[str, list[str]] = {}
+    for site in sorted(sites):
+        below.setdefault(relay_of(site), []).append(site)
+    return below
+
+
+def neighbours(sites: Iterable[str], site: str) -> set[str]:
+    """Those with whom a site shares masks, and itself: all, if none is below a relay; else the others of its relay and,
+    of every other relay, the one at its own place. So masks cancel over all sites, and not over those of a relay.
+
+    >>> sorted(neighbours(["a@x", "b@x", "c@y", "d@y", "e"], "a@x"))
+    ['a@x', 'b@x', 'c@y', 'e']
+    """
+    below = relays(sites)
+    place = below[relay_of(site)].index(site)
+    return {
+        *below[relay_of(site)],
+        *(sites[place] for sites in below.values() if place < len(sites)),
+    }
+
+
 def check_roster(roster: Roster, min_sites: int) -> None:
     """Raise unless every site has a key of its own and there are enough of them."""
     holders: dict[str, str] = {}
+    if both := {relay_of(site) for site in roster if "@" in site} & {*roster}:
+        raise SettingsError(f"{both.pop()!r} is a site and a relay: give one of them another name")
     for site, public in sorted(roster.items()):
         if len(public) != 64 or not set(public) <= set("0123456789abcdef"):
             raise SettingsError(

@@ -29,7 +29,9 @@ from agnosticfair.protocol.secure.keys import (
     check_offer,
     check_roster,
     digest,
+    neighbours,
     offered,
+    relay_of,
     reply_key,
     signature,
     tag,
@@ -102,6 +104,11 @@ class SecureSite:
                 f"site {self.identity.site!r} shares its noise among all sites and may drop none: a total without "
                 "one of them, taken from a total with it, would have that one's share of the noise alone"
             )
+        if self.rows and any(relay_of(site) != site for site in self.pinned):
+            raise FederationError(
+                f"site {self.identity.site!r} shares its noise among all sites, and of those below other relays it "
+                "knows a few only: connect sites with a budget to the coordinator itself"
+            )
         if self.pinned.get(self.identity.site) != self.identity.public:
             raise FederationError(
                 f"site {self.identity.site!r} is not on the list with the key that it holds: add its public key"
@@ -162,14 +169,16 @@ class SecureSite:
             )
 
     def _agree(self, agreement: Agreement) -> Reply:
-        """Check and keep everybody's masking keys; they cannot be changed afterwards."""
+        """Check and keep the masking keys of those it shares masks with; they cannot be changed afterwards."""
         known, session = self._session(agreement.session), agreement.session
-        offers = {offer.site: offer for offer in agreement.offers}
-        if sorted(known.invitation.sites) != sorted(offer.site for offer in agreement.offers):
+        near = neighbours(known.invitation.sites, self.identity.site)
+        signed = [offer for offer in agreement.offers if offer.site in near]
+        offers = {offer.site: offer for offer in signed}
+        if sorted(near) != sorted(offer.site for offer in signed):
             raise FederationError(
                 "the masking keys are not those of the session's sites: begin a new one"
             )
-        for offer in agreement.offers:
+        for offer in signed:
             check_offer(offer, known.invitation, self.pinned)
         if known.offers and known.offers != offers:
             raise FederationError(

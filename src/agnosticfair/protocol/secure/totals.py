@@ -21,6 +21,8 @@ from agnosticfair.protocol.secure.keys import (
     check_tag,
     digest,
     public_half,
+    relay_of,
+    relays,
     reply_key,
 )
 from agnosticfair.protocol.secure.masks import length, request_digest, shaped
@@ -33,7 +35,7 @@ Send = Callable[..., Mapping[str, Any]]
 @dataclass(frozen=True)
 class Opened:
     """A session that all of its sites have agreed on.  keys: what each site shares with the coordinator, to mark
-    its replies; None where sites sign them."""
+    its replies; None below relays, where sites sign them."""
 
     session: str
     roster: Roster
@@ -44,21 +46,29 @@ def open_session(send: Send, roster: Roster, min_sites: int = 2) -> Opened:
     """Collect the sites' signed masking keys, and hand all of them to each."""
     check_roster(roster, min_sites)
     session, secret = secrets.token_hex(16), secrets.token_bytes(32)
-    invitation = Invitation(session, dict(roster), public_half(secret))
-    offers = send(KEYS, invitation, partial(_checked_offer, invitation=invitation))
-    send(AGREE, Agreement(session, tuple(offers.values())), None)
+    relayed = any(relay_of(site) != site for site in roster)
+    invitation = Invitation(session, dict(roster), "" if relayed else public_half(secret))
+    answers = send(KEYS, invitation, partial(_checked_offers, invitation=invitation))
+    offers = tuple(offer for several in answers.values() for offer in several)
+    send(AGREE, Agreement(session, offers), None)
+    if relayed:
+        return Opened(session, roster)
     keys = {
-        site: reply_key(secret, offer.public, session, f"site {site!r}")
-        for site, offer in offers.items()
+        offer.site: reply_key(secret, offer.public, session, f"site {offer.site!r}")
+        for offer in offers
     }
     return Opened(session, roster, keys)
 
 
-def _checked_offer(offer: object, site: str, invitation: Invitation) -> Offer:
-    if not isinstance(offer, Offer) or offer.site != site:
-        raise FederationError(f"site {site!r} sent no masking key of its own: check its version")
-    check_offer(offer, invitation, invitation.sites)
-    return offer
+def _checked_offers(answer: object, key: str, invitation: Invitation) -> tuple[Offer, ...]:
+    """The masking key of a site, or those of a relay's sites."""
+    offers = answer.offers if isinstance(answer, Agreement) else (answer,)
+    signed = tuple(offer for offer in offers if isinstance(offer, Offer))
+    if sorted(offer.site for offer in signed) != relays(invitation.sites)[key]:
+        raise FederationError(f"site {key!r} sent no masking key of its own: check its version")
+    for offer in signed:
+        check_offer(offer, invitation, invitation.sites)
+    return signed
 
 
 def total(send: Send, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
@@ -71,8 +81,8 @@ def total(send: Send, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
     )
     answers = send(step, broadcast, check)
     added = np.zeros(length(shapes), np.uint64)
-    for site in opened.roster:
-        added += answers[site].values
+    for answer in answers.values():
+        added += answer.values
     return shaped(added, broadcast.round, broadcast.task, shapes)
 
 
@@ -93,7 +103,9 @@ def _checked(
         raise FederationError(
             f"site {site!r} sent {answer.values.size} masked numbers; asked were {size}"
         )
-    if opened.keys is None:
+    if opened.keys is None and site not in opened.roster:
+        pass  # of a relay, which is known by its connection
+    elif opened.keys is None:
         check_signature(opened.roster, site, answer.proof, request, answer.values)
     else:
         check_tag(opened.keys[site], site, answer.proof, request, answer.values)

@@ -28,7 +28,7 @@
       options: (axis) => ({ scales: { x: axis("rows seen", { type: "linear" }), y: axis("difference", { min: 0 }) } }),
     });
   };
-  const mix = (data) => chart("The mix, then and now", "Shares of the values that moved maximum", 60 + 38 * data.mix.length, {
+  const mix = (data) => chart("The mix, then and now", "Shares of the values that moved most", 60 + 38 * data.mix.length, {
     type: "bar",
     data: { labels: data.mix.map((m) => (innerWidth < 700 ? m.name.split(/(?<= = )/) : m.name)), datasets: [
       { label: "certified on", data: data.mix.map((m) => 100 * m.before), backgroundColor: "#999999" },
@@ -40,5 +40,4 @@
   Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
   if (data.timeline.length) document.getElementById("timeline").append(timeline(data));
   if (data.mix.length) document.getElementById("mix").append(mix(data));
-  follow(data);
 })();

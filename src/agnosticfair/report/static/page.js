@@ -12,12 +12,12 @@ const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study
   const lines = (caption, grid) => (grid.length ? table(caption, grid[0], grid.slice(1)) : null);
   const drawn = Object.entries(told.curves || told.dependences || {}).map(([name, curve]) => {
     const sets = Object.keys(curve.y).map((head, k) => ({ label: told.heads[head], data: curve.x.map((x, i) => ({ x, y: curve.y[head][i] })), borderColor: hue(COLOURS[k % 8]), backgroundColor: hue(COLOURS[k % 8]), borderDash: k ? [5, 4] : [], pointRadius: told.curves ? 0 : 2.5, borderWidth: 1.5 }));
-    return chart(name, told.curves ? "What the column adds to the log odds of each estimate." : "Mean estimated probability if overall had this value.", 230, { type: "line", data: { datasets: sets }, options: { scales: { x: { type: "linear", ...axis(name) }, y: axis(told.curves ? "log odds" : "probability") }, plugins: legend() } }, null);
+    return chart(name, told.curves ? "What the column adds to the log odds of each estimate." : "Mean estimated probability if everybody had this value.", 230, { type: "line", data: { datasets: sets }, options: { scales: { x: { type: "linear", ...axis(name) }, y: axis(told.curves ? "log odds" : "probability") }, plugins: legend() } }, null);
   });
   return el("div", { class: "rule" }, sub(study, "How the rule decides"), el("p", { text: told.learner_words }), el("p", { text: told.proxy }), el("ul", {}, ...told.statements.map((text) => el("li", { text }))),
     sub(study, "Where the rule had to act, and how much"), el("p", { text: told.acted_words }), lines("The dearest limits", told.acted_lines), acted,
     sub(study, "Do the estimates agree with the rows?"), el("p", { text: told.calibrated_words }), lines("Subgroups in which estimates are furthest off", told.calibrated_lines),
-    told.importance_lines.length || drawn.length ? sub(study, "What the estimates hang on") : null, lines("Columns, the maximum important first", told.importance_lines), drawn.length ? el("div", { class: "small" }, ...drawn) : null);
+    told.importance_lines.length || drawn.length ? sub(study, "What the estimates hang on") : null, lines("Columns, the most important first", told.importance_lines), drawn.length ? el("div", { class: "small" }, ...drawn) : null);
 };
 // Draws the report from the JSON in #data. What comes from data enters as text, never as markup.
 (() => {
@@ -255,7 +255,7 @@ const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study
       said.classList.toggle("alert", few.length + beyond.length > 0);
     }
     section.append(el("div", { class: "explore" }, brief, el("div", { class: "sliders" }, ...sets), el("div", { class: "results" }, el("p", { class: "buttons" }, reset), said, grid, bars)),
-      el("p", { class: "note", text: `Worst corner: of all subgroups with one value, or all values, of each column, the one with the largest ${study.metric.quantity} that has at minimum ${many(counts.min_rows)} rows and ${percent(counts.min_share, 0)} of every group. A certificate holds over its own set, which need not contain such a subgroup.` }));
+      el("p", { class: "note", text: `Worst corner: of all subgroups with one value, or all values, of each column, the one with the largest ${study.metric.quantity} that has at least ${many(counts.min_rows)} rows and ${percent(counts.min_share, 0)} of every group. A certificate holds over its own set, which need not contain such a subgroup.` }));
     draw();
     return section;
   };
@@ -372,7 +372,7 @@ const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study
     const data = Object.entries(from.data || {});
     return el("section", {}, subgroup(study, "Configuration, and how to reproduce it"),
       from.command ? el("pre", { tabindex: "0", "aria-label": "The command that made this run" }, el("code", { text: from.command })) : el("p", { text: "The command is not known: the run was made by a program, or deployed." }),
-      data.length ? table("Data: the same fingerprint means the same columns and values; it is told of public data only", ["data", "rows", "sha256"], data.map(([name, d]) => [name, many(d.rows), d.sha256 ? el("code", { class: "hash", text: d.sha256 }) : "not told"])) : null,
+      data.length ? table("Data", ["data", "rows"], data.map(([name, d]) => [name, many(d.rows)])) : null,
       fold("All settings and versions", table("Settings and versions", ["name", "value"], lines, { class: "settings" })));
   };
 
