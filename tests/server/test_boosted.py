@@ -180,7 +180,7 @@ def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
 
 
 def test_noise_is_refused_with_a_reason():
-    with pytest.raises(SettingsError, match="learner as given"):
+    with pytest.raises(SettingsError, match="trees are not grown under noise"):
         private_method(method("rule", learner="trees"))
 
 

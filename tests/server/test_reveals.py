@@ -74,6 +74,17 @@ def test_the_command_explains_both(capsys):
     assert "a whole" in run(whole, capsys)
 
 
+def test_a_file_under_a_schema_is_explained_with_the_bins_of_the_schema(files, capsys):
+    columns = ["--target", "income", "--sensitive-features", "sex"]
+    run(["schema", *map(str, files), *columns, "--bins", "8"], capsys)
+    request = ["explain-messages", str(files[0]), *columns, "--learner", "trees", "--json"]
+    messages = json.loads(run([*request, "--schema", "schema.json"], capsys))
+    assert not {"histograms", "fine_counts"} & {message["step"] for message in messages}
+    shapes = [m["fields"]["hist"] for m in messages if m["step"] == "level" and m["reveals"]]
+    # eight bins and three jobs, each with a code for none; five folds and all rows, of label and group
+    assert shapes == ["12 x 13 x 3", "96 x 13 x 3"]
+
+
 def weighed(monkeypatch) -> dict[str, tuple[int, int]]:
     """The largest request and answer of every step that goes over an in-process engine, in bytes."""
     sizes: dict[str, tuple[int, int]] = {}

@@ -64,7 +64,8 @@ def explain_messages(
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     agreed = None if schema is None else load_schema(schema)
     if file is not None:
-        statistics = _message_of_fit(file, target, tuple(sensitive_features or ()), kinds, chosen)
+        names = tuple(sensitive_features or ())
+        statistics = _message_of_fit(file, target, names, kinds, chosen, agreed)
     else:
         statistics = _supposed(features, groups, rows) if agreed is None else _agreed(agreed, rows)
     names = tuple(f"site-{k + 1}" for k in range(sites))
@@ -141,15 +142,23 @@ def _message_of_fit(
     sensitive_features: tuple[str, ...],
     kinds: tuple[tuple[str, ...], ...],
     method: Method,
+    agreed: Schema | None,
 ) -> SummaryStatistics:
-    """The summary statistics of the site's own rows."""
+    """The summary statistics of the site's own rows; with a schema, its columns, ranges and bins."""
     from agnosticfair.data.files import Roles, read_table
+    from agnosticfair.data.schema import applied
     from agnosticfair.data.summary import summary_statistics
 
     if target is None or not sensitive_features:
         raise SettingsError("with a file, name its columns by --target and --sensitive-features")
     roles = with_subgroup_set(Roles(target, sensitive_features, None, *kinds), method)
-    return summary_statistics(read_table(file, roles), who=f"file {file.name!r}")
+    rows, who = read_table(file, roles), f"file {file.name!r}"
+    if agreed is None:
+        return summary_statistics(rows, who=who)
+    counted = summary_statistics(applied(agreed, rows, who), who=who)
+    outline = agreed.outline()
+    groups = {name: {**values, **counted.groups[name]} for name, values in outline.groups.items()}
+    return replace(outline, n=counted.n, labels={**outline.labels, **counted.labels}, groups=groups)
 
 
 def _supposed(features: int, groups: int, rows: int) -> SummaryStatistics:

@@ -220,17 +220,14 @@ def largest_requests(state: Boosted) -> dict[str, Request]:
 
 
 def largest(state: Boosted) -> Boosted:
-    """A state with as many bins, trees and nodes as there can be: for what is said of messages before a fit."""
+    """A state with as many trees and nodes as there can be, and bins where there are none yet: for what is said of
+    messages before a fit."""
     encoding, settings = state.encoding, state.settings
-    edges = [np.linspace(low, high, MAX_BINS + 1)[1:-1] for _, low, high in encoding.numeric]
-    codes = [
-        np.minimum(np.arange(1, len(values) + 1), MAX_BINS) for _, values in encoding.categorical
-    ]
-    binning = Binning(
-        np.concatenate([np.zeros(0), *edges]),
-        np.array([len(edges_here) for edges_here in edges], np.uint16),
-        np.concatenate([np.zeros(0, np.uint8), *codes]).astype(np.uint8),
+    most = tuple(
+        (name, tuple(np.linspace(low, high, MAX_BINS + 1)[1:-1]))
+        for name, low, high in encoding.numeric
     )
+    binning = state.binning or declared(replace(encoding, bins=most))
     growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
     done = tuple(empty(settings.depth, trees=settings.trees) for _ in growth.done)
     count = [(m, 2 * k) for m in range(growth.models) for k in range(2 ** (settings.depth - 2))]
@@ -244,7 +241,7 @@ def estimates_of(state: Boosted, plan: Plan) -> Estimates:
     """What was learned, for the task; of a state before the first round, as large as it can be."""
     if not state.heads:
         return Estimates("trees", (), 0, state.seed)
-    if state.growth is None or state.binning is None:
+    if not state.round:
         state = largest(state)
     assert state.growth is not None
     assert state.binning is not None
