@@ -16,7 +16,7 @@ from agnosticfair.learners.estimates import predict as heads_by
 from agnosticfair.learners.trees import predict
 from agnosticfair.mathematics.boosting import Boosting
 from agnosticfair.methods import method
-from agnosticfair.private import private_method
+from agnosticfair.privacy.fit import private_method
 from agnosticfair.protocol.faults import policy
 from agnosticfair.protocol.messages import Broadcast, pack, unpack
 from agnosticfair.server import boosted, checkpoints, solvers

@@ -39,11 +39,8 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.scores import Directions, Points
 from agnosticfair.mathematics.trees import empty
 from agnosticfair.methods import method
-from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -52,7 +49,10 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateRates,
     deviations,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.privacy.site import PrivateSite
+from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.grid import bits
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import (
     UNCOUNTED,
     Centres,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from agnosticfair.data.summary import SummaryStatistics
     from agnosticfair.mathematics.subgroups import Axis
     from agnosticfair.methods import Method
-    from agnosticfair.private import Budget
-    from agnosticfair.server.reveals import Explained
+    from agnosticfair.privacy.fit import Budget
+    from agnosticfair.report.messages import Explained
 
 
 @options.with_settings()
@@ -55,8 +55,8 @@ def explain_messages(
     """
     from agnosticfair.data.schema import load_schema
     from agnosticfair.methods import method as build_method
-    from agnosticfair.private import Budget
-    from agnosticfair.server.reveals import explain, explain_audit, explain_secure, learned
+    from agnosticfair.privacy.fit import Budget
+    from agnosticfair.report.messages import explain, explain_audit, explain_secure, learned
 
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
@@ -107,10 +107,10 @@ def _private(
     import numpy as np
 
     from agnosticfair.data.schema import schema_of
-    from agnosticfair.private import private_method, schema_axes
+    from agnosticfair.privacy.fit import private_method, schema_axes
+    from agnosticfair.privacy.server import ROUNDS
+    from agnosticfair.report.messages import explain_private
     from agnosticfair.server.plan import fairness_of
-    from agnosticfair.server.private import ROUNDS
-    from agnosticfair.server.reveals import explain_private
 
     method = private_method(method)
     basis = fairness_of(method).basis
@@ -129,7 +129,7 @@ def _private(
 
 def _agreed(schema: Schema, rows: int) -> SummaryStatistics:
     """Summary statistics of that many rows, of labels and groups of equal size, as a schema declares them."""
-    from agnosticfair.private import imagined
+    from agnosticfair.privacy.fit import imagined
 
     statistics = imagined(schema)
     groups = {name: _dealt(rows, values) for name, values in statistics.groups.items()}

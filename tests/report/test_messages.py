@@ -13,11 +13,11 @@ from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import merge, summary_statistics
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
-from agnosticfair.private import Budget, fit_private
+from agnosticfair.privacy.fit import Budget, fit_private
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack
+from agnosticfair.report.messages import UNSAID, explain, explain_audit, explain_secure
 from agnosticfair.server.plan import consents
-from agnosticfair.server.reveals import UNSAID, explain, explain_audit, explain_secure
 from agnosticfair.site.guard import rehearsed
 
 TABLES = dealt(small_table(300, 4), 3)
