@@ -69,7 +69,10 @@ BAD_FILES = {
     "capitals": (GOOD.replace("income", "Income"), "did you mean 'Income'?"),
 }
 TRAINING_ONLY = {
-    "constants": (people(age=const(1), pay=const(2), job=const("k")), "every feature has one value"),
+    "constants": (
+        people(age=const(1), pay=const(2), job=const("k")),
+        "every feature has one value",
+    ),
     "one label": (people(income=const("no")), "label"),
     "one group": (people(sex=const("F")), "'sex'"),
     "three labels": (people(income=lambda i, v: "abc"[i % 3]), "3 labels"),
@@ -100,7 +103,12 @@ LABELS = {"no label", "? label", "no group", "german", "capitals"}  # predict ne
 
 def bad_files():
     for (name, (content, words)), (kind, line) in product(BAD_FILES.items(), COMMANDS.items()):
-        if kind in ("predict", "evaluate") and name in ("dates", "named months", "times", "empty column"):
+        if kind in ("predict", "evaluate") and name in (
+            "dates",
+            "named months",
+            "times",
+            "empty column",
+        ):
             continue  # a model reads its own columns alone
         if kind == "predict" and name in LABELS:
             continue

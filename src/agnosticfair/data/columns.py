@@ -85,7 +85,9 @@ def check_columns(names: Iterable[str], there: Sequence[str], who: str) -> None:
             lower = {one.lower(): one for one in there}
             near = get_close_matches(name.lower(), lower, n=1)
             hint = f"did you mean {lower[near[0]]!r}? It has" if near else "name one of"
-            hint = "name its separator by --separator; its only column is" if len(there) == 1 else hint
+            hint = (
+                "name its separator by --separator; its only column is" if len(there) == 1 else hint
+            )
             raise DataError(f"{who} has no column {name!r}: {hint} {shown(there, 12)}")
 
 
