@@ -34,7 +34,7 @@ NUMBERS = {
     "mean": lambda row: row["all"]["mean"],
     "p90": lambda row: row["all"]["p90"],
     "max": lambda row: row["all"]["max"],
-    "kept": lambda row: float(row["kept"]),
+    "kept": lambda row: float(row.get("kept", True)),
 }
 
 
@@ -91,10 +91,10 @@ def aggregate(cells: Iterable[Mapping[str, Any]]) -> list[Json]:
         requests = sorted({s["request"] for c in groups[key] for s in c.get("settings", ())})
         for request in [] if groups[key][0]["ours"] else requests:
             rows = [
-                (cell["seed"], setting | {"kept": False})
+                (cell["seed"], setting)
                 for cell in groups[key]
                 for setting in cell.get("settings", ())
-                if setting["request"] == request
+                if setting["request"] == request and "why" not in setting
             ]
             made.append(_line("request", request, *key, groups[key], rows))
     return made
@@ -103,16 +103,14 @@ def aggregate(cells: Iterable[Mapping[str, Any]]) -> list[Json]:
 def _at_limit(
     cells: Sequence[Mapping[str, Any]], limit: float
 ) -> list[tuple[int, Mapping[str, Any]]]:
-    """Of every seed the setting that is taken at a limit."""
-    found = []
-    for cell in cells:
-        by = {setting["request"]: setting for setting in cell.get("settings", ())}
-        found += [
-            (cell["seed"], by[row["request"]] | {"kept": row["kept"]})
-            for row in cell["rows"]
-            if row["limit"] == limit
-        ]
-    return found
+    """Of every seed the setting that is taken at a limit; of methods of others that which is asked for it."""
+    return [
+        (cell["seed"], setting | row)
+        for cell in cells
+        for row in cell["rows"]
+        for setting in cell.get("settings", ())
+        if (row["limit"], row["request"]) == (limit, setting["request"]) and "why" not in setting
+    ]
 
 
 def _line(
