@@ -88,16 +88,17 @@ def aggregate(cells: Iterable[Mapping[str, Any]]) -> list[Json]:
     for key in sorted(groups, key=lambda key: (key[0], order.index(key[1]))):
         taken = [(limit, _at_limit(groups[key], limit)) for limit in limits]
         made += [_line("limit", limit, *key, groups[key], rows) for limit, rows in taken]
-        requests = sorted({s["request"] for c in groups[key] for s in c.get("settings", ())})
-        for request in [] if groups[key][0]["ours"] else requests:
-            rows = [
-                (cell["seed"], setting)
-                for cell in groups[key]
-                for setting in cell.get("settings", ())
-                if setting["request"] == request and "why" not in setting
-            ]
-            made.append(_line("request", request, *key, groups[key], rows))
+        by: dict[float, list[tuple[int, Mapping[str, Any]]]] = {}
+        for cell in groups[key]:
+            for setting in [] if cell["ours"] else _settings(cell):
+                by.setdefault(setting["request"], []).append((cell["seed"], setting))
+        made += [_line("request", k, *key, groups[key], by[k]) for k in sorted(by)]
     return made
+
+
+def _settings(cell: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those that gave a result."""
+    return [setting for setting in cell.get("settings", ()) if "why" not in setting]
 
 
 def _at_limit(
@@ -108,8 +109,8 @@ def _at_limit(
         (cell["seed"], setting | row)
         for cell in cells
         for row in cell["rows"]
-        for setting in cell.get("settings", ())
-        if (row["limit"], row["request"]) == (limit, setting["request"]) and "why" not in setting
+        for setting in _settings(cell)
+        if (row["limit"], row["request"]) == (limit, setting["request"])
     ]
 
 
@@ -125,7 +126,8 @@ def _line(
     head = {"protocol": protocol, "dataset": dataset, what: value, "entrant": entrant}
     head |= {k: cells[0][k] for k in ("note", "sees", "pooled", "ours")}
     head |= {"seeds": [seed for seed, _ in rows]}
-    head |= {"why": next((cell["why"] for cell in cells if "why" in cell), None)}
+    failed = [one["why"] for c in cells for one in (c, *c.get("settings", ())) if "why" in one]
+    head |= {"why": failed[0] if failed else None}
     kinds = dict.fromkeys(kind for _, row in rows for kind in row["kinds"])
     head["kinds"] = {
         kind: round(
