@@ -56,8 +56,8 @@ from agnosticfair_research.splits import Split, shift
 OURS = "rule"
 PROTOCOLS = ("balanced", "rate", "promise")
 LIMITS = (0.05, 0.1, 0.2)
-ASKED = (0.2, 0.1, 0.05, 0.03, 0.01)
-"""Differences that an entrant is asked for, one after the other: the limits, and stricter ones."""
+ASKED = (0.25, 0.12, 0.06, 0.03, 0.01)
+"""Differences that an entrant is asked for, one after the other."""
 
 FOLDS = 2
 ALIKE = 1.0  # standard errors of a difference in utility that decide nothing (Breiman's rule)
@@ -275,8 +275,8 @@ def _of_protocol(cell: Cell, entrant: Entrant, split: Prepared) -> Row:
         settings = [_tried_out(entrant, split, a) for a in requests]
         if all("why" in setting for setting in settings):
             raise SettingsError(f"every fit failed, the last one so: {settings[-1]['why']}")
-        nearest = [min(requests, key=lambda a: abs(a - limit)) for limit in cell.limits]
-        rows = [{"limit": k, "request": a} for k, a in zip(cell.limits, nearest, strict=True)]
+        within = [max((a for a in requests if a <= k), default=requests[-1]) for k in cell.limits]
+        rows = [{"limit": k, "request": a} for k, a in zip(cell.limits, within, strict=True)]
         return {"rows": rows, "settings": settings}
     tried = [_cross_fitted(entrant, split, a) for a in requests]
     rows = [_taken(tried, limit) for limit in cell.limits]

@@ -104,7 +104,7 @@ def _settings(cell: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _at_limit(
     cells: Sequence[Mapping[str, Any]], limit: float
 ) -> list[tuple[int, Mapping[str, Any]]]:
-    """Of every seed the setting that is taken at a limit; of methods of others that which is asked for it."""
+    """Of every seed the setting that is taken at a limit; of methods of others the laxest request within it."""
     return [
         (cell["seed"], setting | row)
         for cell in cells
