@@ -151,7 +151,9 @@ def test_no_entrant_is_shown_a_test_row(entrants, monkeypatch):
     maximum = sum(map(len, held.split.train.values()))
     sizes = [sum(map(len, train.clients.values())) for train in seen]
     assert max(sizes) == maximum
-    assert sizes.count(maximum) == 3  # two settings of others and the one that is taken; all others lack a fold
+    assert (
+        sizes.count(maximum) == 3
+    )  # two settings of others and the one that is taken; all others lack a fold
     held_back = {*held.split.test.take(held.split.test_piece == 1).column("region").values()}
     assert not any(held_back & {*train.clients} for train in seen)
 

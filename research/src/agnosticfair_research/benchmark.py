@@ -35,6 +35,7 @@ from agnosticfair_research.deployments import (
     BEYOND,
     KINDS,
     MEASURES,
+    Row,
     Suite,
     deployments,
     measure_all,
@@ -50,7 +51,6 @@ from agnosticfair_research.entrants import (
     from_file,
     is_file,
 )
-from agnosticfair_research.pool import Row
 from agnosticfair_research.splits import Split, shift
 
 OURS = "rule"
