@@ -27,9 +27,9 @@ from agnosticfair.model import load_model
 from agnosticfair.protocol import requests
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
 from agnosticfair.protocol.rule import Learn
+from agnosticfair.report.messages import UNSAID, explain
 from agnosticfair.server import solvers
 from agnosticfair.server.plan import trained_heads
-from agnosticfair.server.reveals import UNSAID, explain
 from agnosticfair.server.trainers import TRAINERS
 from agnosticfair.site.checks import request_check
 

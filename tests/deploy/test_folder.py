@@ -19,7 +19,7 @@ from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import METHODS, method
 from agnosticfair.protocol.messages import pack
-from agnosticfair.server.reveals import UNSAID, explain
+from agnosticfair.report.messages import UNSAID, explain
 
 
 @pytest.fixture

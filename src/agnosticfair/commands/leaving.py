@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
-    from agnosticfair.private import Budget
+    from agnosticfair.privacy.fit import Budget
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ def private_fit(
     """A model and its card, with what was spent and certified. Nothing else is measured on the rows here, for that
     would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
     from agnosticfair.auditing.fits import certificates
-    from agnosticfair.private import fit_private
-    from agnosticfair.protocol.privacy.ledger import ledger_folder
+    from agnosticfair.privacy.fit import fit_private
+    from agnosticfair.privacy.ledger import ledger_folder
     from agnosticfair.report.card import private_card
     from agnosticfair.report.page import card_files
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from agnosticfair.data.summary import SummaryStatistics
     from agnosticfair.mathematics.subgroups import Axis
     from agnosticfair.methods import Method
-    from agnosticfair.private import Budget
-    from agnosticfair.server.reveals import Explained
+    from agnosticfair.privacy.fit import Budget
+    from agnosticfair.report.messages import Explained
 
 
 @options.with_settings()
@@ -55,8 +55,8 @@ def explain_messages(
     """
     from agnosticfair.data.schema import load_schema
     from agnosticfair.methods import method as build_method
-    from agnosticfair.private import Budget
-    from agnosticfair.server.reveals import explain, explain_audit, explain_secure, learned
+    from agnosticfair.privacy.fit import Budget
+    from agnosticfair.report.messages import explain, explain_audit, explain_secure, learned
 
     if sites < 1 or features < 1 or groups < 2 or rows < sites:
         raise SettingsError("there must be at least one site, feature and row, and two groups")
@@ -64,7 +64,8 @@ def explain_messages(
     kinds = tuple(tuple(names or ()) for names in (numeric, categorical, drop))
     agreed = None if schema is None else load_schema(schema)
     if file is not None:
-        statistics = _message_of_fit(file, target, tuple(sensitive_features or ()), kinds, chosen)
+        names = tuple(sensitive_features or ())
+        statistics = _message_of_fit(file, target, names, kinds, chosen, agreed)
     else:
         statistics = _supposed(features, groups, rows) if agreed is None else _agreed(agreed, rows)
     names = tuple(f"site-{k + 1}" for k in range(sites))
@@ -106,10 +107,10 @@ def _private(
     import numpy as np
 
     from agnosticfair.data.schema import schema_of
-    from agnosticfair.private import private_method, schema_axes
+    from agnosticfair.privacy.fit import private_method, schema_axes
+    from agnosticfair.privacy.server import ROUNDS
+    from agnosticfair.report.messages import explain_private
     from agnosticfair.server.plan import fairness_of
-    from agnosticfair.server.private import ROUNDS
-    from agnosticfair.server.reveals import explain_private
 
     method = private_method(method)
     basis = fairness_of(method).basis
@@ -128,7 +129,7 @@ def _private(
 
 def _agreed(schema: Schema, rows: int) -> SummaryStatistics:
     """Summary statistics of that many rows, of labels and groups of equal size, as a schema declares them."""
-    from agnosticfair.private import imagined
+    from agnosticfair.privacy.fit import imagined
 
     statistics = imagined(schema)
     groups = {name: _dealt(rows, values) for name, values in statistics.groups.items()}
@@ -141,15 +142,23 @@ def _message_of_fit(
     sensitive_features: tuple[str, ...],
     kinds: tuple[tuple[str, ...], ...],
     method: Method,
+    agreed: Schema | None,
 ) -> SummaryStatistics:
-    """The summary statistics of the site's own rows."""
+    """The summary statistics of the site's own rows; with a schema, its columns, ranges and bins."""
     from agnosticfair.data.files import Roles, read_table
+    from agnosticfair.data.schema import applied
     from agnosticfair.data.summary import summary_statistics
 
     if target is None or not sensitive_features:
         raise SettingsError("with a file, name its columns by --target and --sensitive-features")
     roles = with_subgroup_set(Roles(target, sensitive_features, None, *kinds), method)
-    return summary_statistics(read_table(file, roles), who=f"file {file.name!r}")
+    rows, who = read_table(file, roles), f"file {file.name!r}"
+    if agreed is None:
+        return summary_statistics(rows, who=who)
+    counted = summary_statistics(applied(agreed, rows, who), who=who)
+    outline = agreed.outline()
+    groups = {name: {**values, **counted.groups[name]} for name, values in outline.groups.items()}
+    return replace(outline, n=counted.n, labels={**outline.labels, **counted.labels}, groups=groups)
 
 
 def _supposed(features: int, groups: int, rows: int) -> SummaryStatistics:

@@ -26,6 +26,8 @@ from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.deploy.masking import BRING, masked_site, read_key_list, read_secret, take_list
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
+from agnosticfair.privacy.ledger import Ledger, ledger_of
+from agnosticfair.privacy.site import PrivateSite
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
@@ -35,8 +37,6 @@ from agnosticfair.protocol.messages import (
     pack,
     unpack,
 )
-from agnosticfair.protocol.privacy.ledger import Ledger, ledger_of
-from agnosticfair.protocol.privacy.site import PrivateSite
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.site.guard import Quiet, guarded, refused

@@ -34,10 +34,10 @@ from agnosticfair.mathematics.growing import (
     result,
     totals,
 )
-from agnosticfair.mathematics.trees import as_numbers, empty, pack
+from agnosticfair.mathematics.trees import empty, pack
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.requests import Request
-from agnosticfair.protocol.rule import FineCounts, Level
+from agnosticfair.protocol.rule import FineCounts, Level, PackedTrees
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
@@ -144,20 +144,13 @@ def request(state: Boosted) -> FineCounts | Level:
     """What the next round asks of every client."""
     if state.growth is None or state.binning is None:
         return FineCounts(state.cuts)
-    growth, binning = state.growth, state.binning
-    bins = growth.bins
+    growth = state.growth
+    trees = PackedTrees(
+        state.binning, pack(growth.done, growth.bins), pack(current(growth), growth.bins)
+    )
+    level, count = max(growth.level, 0), growth.count.astype(float)
     return Level(
-        state.heads,
-        state.folds,
-        state.seed,
-        max(growth.level, 0),
-        binning.edges,
-        binning.edge_sizes.astype(float),
-        binning.codes.astype(float),
-        as_numbers(pack(growth.done, bins)),
-        as_numbers(pack(current(growth), bins)),
-        growth.count.astype(float),
-        growth.settings.min_rows,
+        state.heads, state.folds, state.seed, level, trees, count, growth.settings.min_rows
     )
 
 
@@ -220,17 +213,14 @@ def largest_requests(state: Boosted) -> dict[str, Request]:
 
 
 def largest(state: Boosted) -> Boosted:
-    """A state with as many bins, trees and nodes as there can be: for what is said of messages before a fit."""
+    """A state with as many trees and nodes as there can be, and bins where there are none yet: for what is said of
+    messages before a fit."""
     encoding, settings = state.encoding, state.settings
-    edges = [np.linspace(low, high, MAX_BINS + 1)[1:-1] for _, low, high in encoding.numeric]
-    codes = [
-        np.minimum(np.arange(1, len(values) + 1), MAX_BINS) for _, values in encoding.categorical
-    ]
-    binning = Binning(
-        np.concatenate([np.zeros(0), *edges]),
-        np.array([len(edges_here) for edges_here in edges], np.uint16),
-        np.concatenate([np.zeros(0, np.uint8), *codes]).astype(np.uint8),
+    most = tuple(
+        (name, tuple(np.linspace(low, high, MAX_BINS + 1)[1:-1]))
+        for name, low, high in encoding.numeric
     )
+    binning = state.binning or declared(replace(encoding, bins=most))
     growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
     done = tuple(empty(settings.depth, trees=settings.trees) for _ in growth.done)
     count = [(m, 2 * k) for m in range(growth.models) for k in range(2 ** (settings.depth - 2))]
@@ -244,7 +234,7 @@ def estimates_of(state: Boosted, plan: Plan) -> Estimates:
     """What was learned, for the task; of a state before the first round, as large as it can be."""
     if not state.heads:
         return Estimates("trees", (), 0, state.seed)
-    if state.growth is None or state.binning is None:
+    if not state.round:
         state = largest(state)
     assert state.growth is not None
     assert state.binning is not None

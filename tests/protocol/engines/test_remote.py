@@ -27,14 +27,14 @@ from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
+from agnosticfair.privacy.ledger import ledger_folder
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import FORMAT
-from agnosticfair.protocol.privacy.ledger import ledger_folder
+from agnosticfair.report.messages import explain, explain_audit
 from agnosticfair.report.page import page_data as data
 from agnosticfair.report.studies import read_run
 from agnosticfair.server import plan as server
-from agnosticfair.server.reveals import explain, explain_audit
 
 ROWS = small_table(300, 3)
 ROLES = Roles("y", ("sex",))

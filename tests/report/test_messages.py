@@ -13,11 +13,11 @@ from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import merge, summary_statistics
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
-from agnosticfair.private import Budget, fit_private
+from agnosticfair.privacy.fit import Budget, fit_private
 from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.messages import pack
+from agnosticfair.report.messages import UNSAID, explain, explain_audit, explain_secure
 from agnosticfair.server.plan import consents
-from agnosticfair.server.reveals import UNSAID, explain, explain_audit, explain_secure
 from agnosticfair.site.guard import rehearsed
 
 TABLES = dealt(small_table(300, 4), 3)
@@ -72,6 +72,17 @@ def test_the_command_explains_both(capsys):
     )
     whole = ["explain-messages", "--epsilon", "3", "--method", "fairfl", "--site-rows", "50"]
     assert "a whole" in run(whole, capsys)
+
+
+def test_a_file_under_a_schema_is_explained_with_the_bins_of_the_schema(files, capsys):
+    columns = ["--target", "income", "--sensitive-features", "sex"]
+    run(["schema", *map(str, files), *columns, "--bins", "8"], capsys)
+    request = ["explain-messages", str(files[0]), *columns, "--learner", "trees", "--json"]
+    messages = json.loads(run([*request, "--schema", "schema.json"], capsys))
+    assert not {"histograms", "fine_counts"} & {message["step"] for message in messages}
+    shapes = [m["fields"]["hist"] for m in messages if m["step"] == "level" and m["reveals"]]
+    # eight bins and three jobs, each with a code for none; five folds and all rows, of label and group
+    assert shapes == ["12 x 13 x 3", "96 x 13 x 3"]
 
 
 def weighed(monkeypatch) -> dict[str, tuple[int, int]]:

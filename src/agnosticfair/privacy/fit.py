@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.client.private import check_unweighted
 from agnosticfair.data.axes import bin_axis
 from agnosticfair.data.rows import digest_of
 from agnosticfair.data.schema import Schema, applied
@@ -27,11 +26,9 @@ from agnosticfair.mathematics.basis import constant, subgroups
 from agnosticfair.mathematics.subgroups import Axis
 from agnosticfair.methods import Method, Rule
 from agnosticfair.methods import method as build_method
-from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Coordinator, Policy, policy
-from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.ledger import Ledger, check_budget, ledger_of, multiplier, spent
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.client import check_unweighted
+from agnosticfair.privacy.ledger import Ledger, check_budget, ledger_of, multiplier, spent
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -39,11 +36,7 @@ from agnosticfair.protocol.privacy.requests import (
     PrivatePlan,
     deviations,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite, share_of
-from agnosticfair.protocol.requests import Task, step_of
-from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.server import plan as server
-from agnosticfair.server.private import (
+from agnosticfair.privacy.server import (
     ROUNDS,
     Problem,
     binned,
@@ -55,6 +48,13 @@ from agnosticfair.server.private import (
     temperature,
     trained,
 )
+from agnosticfair.privacy.site import PrivateSite, share_of
+from agnosticfair.protocol.engines import Engine
+from agnosticfair.protocol.faults import Coordinator, Policy, policy
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.requests import Task, step_of
+from agnosticfair.protocol.secure.keys import Roster
+from agnosticfair.server import plan as server
 from agnosticfair.server.subgroup_axes import single_values, subgroup_names, with_subgroup_set
 from agnosticfair.site.guard import Quiet, guarded, rehearsal_policy, rehearsed
 from agnosticfair.threads import one_thread
@@ -283,6 +283,11 @@ def _private_rule(method: Method) -> Rule:
     """The rule as it is under noise: its heads are logistic regressions of all rows, without folds."""
     rule, fairness = method.rule, server.fairness_of(method)
     assert rule is not None
+    if rule.learner == "trees":
+        raise SettingsError(
+            "trees are not grown under noise: a level has thousands of sums, and noise that hides a row in all of them "
+            "leaves nothing of use; take a linear or additive learner"
+        )
     other = {
         "learner": rule.learner not in ("auto", "linear", "additive") or not method.fairness,
         "probability": bool(rule.probability),

@@ -22,16 +22,7 @@ from agnosticfair.learners.estimates import Estimates, strata
 from agnosticfair.mathematics.basis import is_centred, subgroups
 from agnosticfair.mathematics.subgroups import SITE, Axis, sizes_of
 from agnosticfair.methods import Fairness, Method
-from agnosticfair.protocol.messages import (
-    Agreement,
-    Broadcast,
-    Candidates,
-    Message,
-    Offer,
-    Reply,
-    pack,
-)
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -40,6 +31,16 @@ from agnosticfair.protocol.privacy.requests import (
     PrivatePlan,
     PrivateRates,
     deviations,
+)
+from agnosticfair.privacy.server import MAX_ACTIVE, MAX_MULTIPLIERS, ROUNDS, binned
+from agnosticfair.protocol.messages import (
+    Agreement,
+    Broadcast,
+    Candidates,
+    Message,
+    Offer,
+    Reply,
+    pack,
 )
 from agnosticfair.protocol.requests import (
     REVEALS,
@@ -50,7 +51,6 @@ from agnosticfair.protocol.requests import (
 from agnosticfair.server import plan as server
 from agnosticfair.server import rule, solvers, subgroup_axes
 from agnosticfair.server.plan import Beginning, completed, heads_of
-from agnosticfair.server.private import MAX_ACTIVE, MAX_MULTIPLIERS, ROUNDS, binned
 from agnosticfair.server.solvers import solver_of
 from agnosticfair.server.trainers import TRAINERS, learners_to_try
 
