@@ -120,3 +120,16 @@ def test_the_command_explains_a_schema_without_a_file(tmp_path, capsys):
     assert "name a site's file" in said([], capsys, code=2)
     assert "by --target" in said([str(path)], capsys, code=2)
     assert "sites" in said(["--schema", str(path), "--sites", "0"], capsys, code=2)
+
+
+def test_a_file_under_a_schema_is_explained_with_the_bins_of_the_schema(files, capsys):
+    columns = ["--target", "income", "--sensitive-features", "sex"]
+    with pytest.raises(SystemExit):
+        main(["schema", *map(str, files), *columns, "--bins", "8"])
+    capsys.readouterr()
+    request = [str(files[0]), *columns, "--learner", "trees", "--schema", "schema.json", "--json"]
+    messages = json.loads(said(request, capsys))
+    assert not {"histograms", "fine_counts"} & {message["step"] for message in messages}
+    (shape,) = [m["fields"]["hist"] for m in messages if m["step"] == "level" and m["reveals"]]
+    # eight bins and three jobs, each with a code for none
+    assert shape.endswith(" x 13 x 3")

@@ -283,6 +283,11 @@ def _private_rule(method: Method) -> Rule:
     """The rule as it is under noise: its heads are logistic regressions of all rows, without folds."""
     rule, fairness = method.rule, server.fairness_of(method)
     assert rule is not None
+    if rule.learner == "trees":
+        raise SettingsError(
+            "trees are not grown under noise: a level has thousands of sums, and noise that hides a row in all of them "
+            "leaves nothing of use; take a linear or additive learner"
+        )
     other = {
         "learner": rule.learner not in ("auto", "linear", "additive") or not method.fairness,
         "probability": bool(rule.probability),

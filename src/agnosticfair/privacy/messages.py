@@ -11,7 +11,7 @@ import numpy as np
 
 from agnosticfair.auditing.fits import certificates
 from agnosticfair.data.records import taken_apart
-from agnosticfair.data.schema import Schema
+from agnosticfair.data.schema import Schema, applied
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import fit, in_process
@@ -164,6 +164,7 @@ def dry_run(
     positive: str | None = None,
 ) -> list[Explained]:
     """The messages of a fit, and of its certificate, over so many sites with these rows each."""
+    rows = rows if schema is None else applied(schema, rows, "the file")
     tables = {f"site-{k + 1}": rows for k in range(sites)}
     how: dict[str, Any] = {
         "sensitive_features": tuple(rows.sensitive_features),

@@ -33,9 +33,9 @@ from agnosticfair.mathematics.growing import (
     result,
     totals,
 )
-from agnosticfair.mathematics.trees import as_numbers, pack
+from agnosticfair.mathematics.trees import pack
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.rule import FineCounts, Level
+from agnosticfair.protocol.rule import FineCounts, Level, PackedTrees
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
@@ -139,20 +139,13 @@ def request(state: Boosted) -> FineCounts | Level:
     """What the next round asks of every client."""
     if state.growth is None or state.binning is None:
         return FineCounts(state.cuts)
-    growth, binning = state.growth, state.binning
-    bins = growth.bins
+    growth = state.growth
+    trees = PackedTrees(
+        state.binning, pack(growth.done, growth.bins), pack(current(growth), growth.bins)
+    )
+    level, count = max(growth.level, 0), growth.count.astype(float)
     return Level(
-        state.heads,
-        state.folds,
-        state.seed,
-        max(growth.level, 0),
-        binning.edges,
-        binning.edge_sizes.astype(float),
-        binning.codes.astype(float),
-        as_numbers(pack(growth.done, bins)),
-        as_numbers(pack(current(growth), bins)),
-        growth.count.astype(float),
-        growth.settings.min_rows,
+        state.heads, state.folds, state.seed, level, trees, count, growth.settings.min_rows
     )
 
 
