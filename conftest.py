@@ -17,8 +17,8 @@ from agnosticfair.cli import main
 from agnosticfair.commands import output
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.table import Table
-from agnosticfair.protocol.privacy import site
-from agnosticfair.protocol.privacy.ledger import VARIABLE as LEDGERS
+from agnosticfair.privacy import site
+from agnosticfair.privacy.ledger import VARIABLE as LEDGERS
 
 # a busy machine is no failure; few examples, the same in every run, unless all is asked for
 EVERY = "AGNOSTICFAIR_EVERY" in os.environ

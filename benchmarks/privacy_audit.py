@@ -21,17 +21,17 @@ from agnosticfair.client.steps import answer
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import concatenate
 from agnosticfair.methods import method
-from agnosticfair.private import Budget
-from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.fit import Budget
+from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
     PrivateMoments,
     deviations,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian
+from agnosticfair.privacy.site import PrivateSite, discrete_gaussian
+from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.server.plan import plan
 from agnosticfair_research.datasets import load_dataset
 

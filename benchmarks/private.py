@@ -24,7 +24,7 @@ from agnosticfair.data.summary import summary_statistics
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.subgroups import members
 from agnosticfair.methods import method
-from agnosticfair.private import MIN_SUBGROUP, Budget, fit_private, schema_axes
+from agnosticfair.privacy.fit import MIN_SUBGROUP, Budget, fit_private, schema_axes
 from agnosticfair_research.datasets import load_dataset
 from agnosticfair_research.splits import iid
 

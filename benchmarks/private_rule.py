@@ -16,7 +16,7 @@ from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.mathematics.basis import constant
 from agnosticfair.methods import method
-from agnosticfair.private import Budget, fit_private, schema_axes
+from agnosticfair.privacy.fit import Budget, fit_private, schema_axes
 from agnosticfair_research.datasets import dataset, load_dataset
 
 BINS = {

@@ -12,10 +12,9 @@ from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import method
-from agnosticfair.private import schema_axes
-from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.fit import schema_axes
+from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -23,7 +22,8 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateMoments,
     PrivateRates,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.privacy.site import PrivateSite
+from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import SubgroupSet, Task
 from agnosticfair.server import plan as server
 

@@ -1,8 +1,6 @@
 """A coordinator that lies to sites that answer with noise only: less of it, copies of it, two totals that share it, a
 budget that is found anew. It goes the real way, bytes to sites that ``deploy init`` made; what it may learn is what the
 ledger charges.
-
-Nothing here is imported that the code before these attacks did not have: the file runs there, and fails.
 """
 
 import hashlib
@@ -22,11 +20,11 @@ from town import ROWS, SITES, Town, noisy, private_task, refusal, rows_of, writt
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, FederationError
-from agnosticfair.private import Budget, fit_private
+from agnosticfair.privacy.fit import Budget, fit_private
+from agnosticfair.privacy.requests import PrivateCounts, PrivateDecisions, PrivateGradients
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.requests import PrivateCounts, PrivateDecisions, PrivateGradients
 from agnosticfair.protocol.requests import UNCOUNTED, Counts, SubgroupSet
 
 Z = 60.0
@@ -208,7 +206,7 @@ def test_rounding_moves_a_sum_no_further_than_a_row_may(private):
     by a row differed by more than that row."""
     from agnosticfair.client.client import Client
     from agnosticfair.client.steps import answer
-    from agnosticfair.protocol.privacy.requests import sensitivity
+    from agnosticfair.privacy.requests import sensitivity
 
     town = private("town")
     task, rng = private_task(town, n=0), np.random.default_rng(1)

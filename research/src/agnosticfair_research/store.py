@@ -15,7 +15,7 @@ import agnosticfair
 from agnosticfair.errors import SettingsError
 from agnosticfair_research import entrants
 from agnosticfair_research.benchmark import REPORTED, Cell, key_of, run
-from agnosticfair_research.pool import Row
+from agnosticfair_research.deployments import Row
 
 FILE = "cells.jsonl"
 PACKAGE, RESEARCH = Path(agnosticfair.__file__).parent, Path(__file__).parent

@@ -21,7 +21,7 @@ from agnosticfair.mathematics.boosting import (
     Walk,
     finished_trees,
 )
-from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
+from agnosticfair.mathematics.trees import Bins, unpack
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
@@ -47,7 +47,7 @@ def fine_bins(client: Client, broadcast: Broadcast[FineCounts]) -> Reply:
 
 def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> RowsInTrees:
     """The rows as codes, read batch by batch where they are streamed.  key: what of the request they hang on."""
-    binning = request.binning
+    binning = request.trees.binning
 
     def piece(table: Table) -> list[tuple[np.ndarray, ...]]:
         t, counts = targets(request.heads, table.labels(task.positive), table.sensitive_features)
@@ -78,11 +78,11 @@ def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> RowsI
 def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
     """The histograms of the nodes that are asked for; where trees begin, the loss out of fold."""
     task, request = broadcast.task, broadcast.request
-    key = request.binning.key + repr((request.heads, request.folds, request.seed)).encode()
+    key = request.trees.binning.key + repr((request.heads, request.folds, request.seed)).encode()
     prepared_rows = client.cached(task, prepared, key, request=request)
     try:
-        done = finished_trees(prepared_rows.walk, request.forests, prepared_rows.bins)
-        now = unpack(from_numbers(request.growing), prepared_rows.bins)
+        done = finished_trees(prepared_rows.walk, request.trees.done, prepared_rows.bins)
+        now = unpack(request.trees.growing, prepared_rows.bins)
         models = len(request.heads) * (request.folds + 1)
         count = request.count.astype(int)
         if len(done) != models or len(now) != models or not _inside(count, models, request.level):

@@ -95,7 +95,7 @@ def init(
     from agnosticfair.data.schema import load_schema
     from agnosticfair.deploy.folder import Federation, write_folder
     from agnosticfair.methods import method as build_method
-    from agnosticfair.private import Budget, private_method
+    from agnosticfair.privacy.fit import Budget, private_method
     from agnosticfair.protocol.faults import policy
     from agnosticfair.server.plan import consents
 

@@ -92,7 +92,7 @@ def fit(
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
     from agnosticfair.data.schema import load_schema, under
-    from agnosticfair.private import Budget
+    from agnosticfair.privacy.fit import Budget
 
     promised = () if limit is None else roles.sensitive_features
     beside = [certificate_name(out.stem, name) for name in promised]

@@ -27,6 +27,8 @@ from agnosticfair.data.table import Table
 from agnosticfair.deploy.masking import BRING, masked_site, read_key_list, take_list
 from agnosticfair.deploy.secrets import read_key
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
+from agnosticfair.privacy.ledger import Ledger, ledger_of
+from agnosticfair.privacy.site import PrivateSite
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
@@ -36,8 +38,6 @@ from agnosticfair.protocol.messages import (
     pack,
     unpack,
 )
-from agnosticfair.protocol.privacy.ledger import Ledger, ledger_of
-from agnosticfair.protocol.privacy.site import PrivateSite
 from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.settings import names_of

@@ -20,7 +20,6 @@ from agnosticfair.mathematics.trees import (
     LEAF,
     Bins,
     Forest,
-    from_numbers,
     goes_right,
     margins,
     ranks,
@@ -342,7 +341,7 @@ def _grows_from(old: Forest, new: Forest, level: int) -> bool:
 def finished_trees(walk: Walk, packed: np.ndarray, bins: Bins) -> list[Forest]:
     """The finished trees of a request, which most requests have in common with the last one."""
     if not (walk.done and np.array_equal(walk.packed, packed)):
-        walk.packed, walk.done = packed, unpack(from_numbers(packed), bins)
+        walk.packed, walk.done = packed, unpack(packed, bins)
     return walk.done
 
 

@@ -1,4 +1,4 @@
-"""A client's private steps: sums to which no row adds more than ``protocol.privacy.requests`` says.
+"""A client's private steps: sums to which no row adds more than ``privacy.requests`` says.
 
 Whether a request is answered depends on no row: a row that does not fit the task adds nothing, and is not reported.
 """
@@ -21,9 +21,7 @@ from agnosticfair.learners.estimates import joint, predict, targets
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.scores import smoothed, utility
 from agnosticfair.mathematics.subgroups import members
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -33,6 +31,8 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateRates,
     clip_of,
 )
+from agnosticfair.protocol.grid import bits
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
 
 

@@ -16,7 +16,7 @@ from agnosticfair.mathematics.basis import constant
 from agnosticfair.mathematics.subgroups import subgroup_name
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.private import Budget, fit_private, schema_axes
+from agnosticfair.privacy.fit import Budget, fit_private, schema_axes
 from agnosticfair.report.card import private_card
 from agnosticfair.report.page import card_markdown as markdown
 

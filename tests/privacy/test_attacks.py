@@ -15,12 +15,9 @@ from agnosticfair.client.steps import answer
 from agnosticfair.data.rows import Fold
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.federation import in_process
-from agnosticfair.private import Budget, fit_private
-from agnosticfair.protocol.faults import Coordinator
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import pack, unpack
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.fit import Budget, fit_private
+from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.requests import (
     SHARES,
     PrivateCounts,
     PrivateDecisions,
@@ -30,7 +27,10 @@ from agnosticfair.protocol.privacy.requests import (
     entries,
     sensitivity,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite, share_of
+from agnosticfair.privacy.site import PrivateSite, share_of
+from agnosticfair.protocol.faults import Coordinator
+from agnosticfair.protocol.grid import bits
+from agnosticfair.protocol.messages import pack, unpack
 from agnosticfair.protocol.secure.keys import check_offer
 from agnosticfair.site.guard import rehearsed
 

@@ -43,7 +43,7 @@ from agnosticfair.mathematics.fairness import Comparisons
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.multipliers import Coordinates, RateLimits, coordinates
 from agnosticfair.mathematics.quadratic import lasso_step, minimise
-from agnosticfair.protocol.privacy.requests import PrivateHeads, PrivateRates
+from agnosticfair.privacy.requests import PrivateHeads, PrivateRates
 from agnosticfair.protocol.requests import Task
 from agnosticfair.server.plan import Plan, heads_of
 from agnosticfair.server.program import OVERALL

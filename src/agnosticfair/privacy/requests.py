@@ -30,7 +30,7 @@ axes. What one row adds to a field, in the Euclidean norm over all entries of th
 
 Where a whole site is to be hidden, it adds at most m of its rows: by the triangle inequality at most m times as much.
 
-``tests/protocol/privacy`` adds and removes every row of small tables, and whole sites, and measures these norms.
+``tests/privacy`` adds and removes every row of small tables, and whole sites, and measures these norms.
 
 A step with fields f of sensitivities D_f and shares a_f adds discrete Gaussian noise of standard deviation
 sigma_f = z D_f (sum a^2)^(1/2) / a_f to every entry of f. Then sum_f (D_f / sigma_f)^2 = 1 / z^2, so that

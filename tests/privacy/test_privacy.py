@@ -12,11 +12,11 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
-from agnosticfair.private import Budget, fit_private
+from agnosticfair.privacy.fit import Budget, fit_private
+from agnosticfair.privacy.ledger import Ledger, multiplier, spent
+from agnosticfair.privacy.requests import SHARES, deviations, sensitivity
+from agnosticfair.privacy.site import PrivateSite, discrete_gaussian, share_of
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.privacy.ledger import Ledger, multiplier, spent
-from agnosticfair.protocol.privacy.requests import SHARES, deviations, sensitivity
-from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian, share_of
 
 AUDIT = script("canary")
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.client.private import check_unweighted
 from agnosticfair.data.axes import bin_axis
 from agnosticfair.data.rows import digest_of
 from agnosticfair.data.schema import Schema, applied
@@ -27,11 +26,9 @@ from agnosticfair.mathematics.basis import constant, subgroups
 from agnosticfair.mathematics.subgroups import Axis
 from agnosticfair.methods import Method, Rule
 from agnosticfair.methods import method as build_method
-from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Coordinator, Policy, policy
-from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.ledger import Ledger, check_budget, ledger_of, multiplier, spent
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.client import check_unweighted
+from agnosticfair.privacy.ledger import Ledger, check_budget, ledger_of, multiplier, spent
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -39,11 +36,7 @@ from agnosticfair.protocol.privacy.requests import (
     PrivatePlan,
     deviations,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite, share_of
-from agnosticfair.protocol.requests import Task, step_of
-from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.server import plan as server
-from agnosticfair.server.private import (
+from agnosticfair.privacy.server import (
     ROUNDS,
     Problem,
     binned,
@@ -55,6 +48,13 @@ from agnosticfair.server.private import (
     temperature,
     trained,
 )
+from agnosticfair.privacy.site import PrivateSite, share_of
+from agnosticfair.protocol.engines import Engine
+from agnosticfair.protocol.faults import Coordinator, Policy, policy
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.requests import Task, step_of
+from agnosticfair.protocol.secure.keys import Roster
+from agnosticfair.server import plan as server
 from agnosticfair.server.subgroup_axes import single_values, subgroup_names, with_subgroup_set
 from agnosticfair.site.guard import Quiet, guarded, rehearsal_policy, rehearsed
 from agnosticfair.threads import one_thread
@@ -197,10 +197,10 @@ def fit_private(
     method = private_method(build_method(method) if isinstance(method, str) else method)
     by_subgroups = server.fairness_of(method).basis.kind == "subgroups"
     _check_nobody_is_dropped(policy(on_failure))
-    plain_coordinator = (
-        _coordinator(clients, budget, schema)
-        if isinstance(clients, Mapping)
-        else Coordinator(clients, clients.clients(), policy(on_failure), deadline, secure=secure)
+    if isinstance(clients, Mapping):
+        clients, secure = rehearsed_sites(clients, budget, schema)
+    plain_coordinator = Coordinator(
+        clients, clients.clients(), policy(on_failure), deadline, secure=secure
     )
     coordinator = PrivateCoordinator(
         plain_coordinator, budget, budget.multipliers(rounds, by_subgroups, method.rule is not None)
@@ -283,6 +283,11 @@ def _private_rule(method: Method) -> Rule:
     """The rule as it is under noise: its heads are logistic regressions of all rows, without folds."""
     rule, fairness = method.rule, server.fairness_of(method)
     assert rule is not None
+    if rule.learner == "trees":
+        raise SettingsError(
+            "trees are not grown under noise: a level has thousands of sums, and noise that hides a row in all of them "
+            "leaves nothing of use; take a linear or additive learner"
+        )
     other = {
         "learner": rule.learner not in ("auto", "linear", "additive") or not method.fairness,
         "probability": bool(rule.probability),
@@ -306,31 +311,32 @@ def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _coordinator(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Coordinator:
-    """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
+def rehearsed_sites(
+    clients: Mapping[str, Table], budget: Budget, schema: Schema
+) -> tuple[Engine, Roster | None]:
+    """Clients behind noise and masks, and their keys; one client alone has nobody to hide from but those who see the
+    model."""
     tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
     for key, table in tables.items():
         check_unweighted(table, f"client {key!r}")
     engine = in_process(tables)
-    hidden: dict[str, Any] = {"colluding": budget.colluding, "max_rows": budget.max_rows}
     sites = {
         key: PrivateSite(
             key,
             Quiet(key, answer),
             _ledger(clients[key], budget),
-            **hidden,
+            colluding=budget.colluding,
+            max_rows=budget.max_rows,
             rows=digest_of([clients[key]])[:32],
         )
         for key, answer in engine.handlers.items()
     }
     engine, how = replace(engine, handlers=sites), (schema, budget.epsilon, budget.max_rows)
     if len(sites) > 1:
-        rows = {key: site.rows for key, site in sites.items()}
-        masked, roster = rehearsed(engine, False, (), *how, rows)
-        return Coordinator(masked, masked.clients(), Policy(), secure=roster)
+        return rehearsed(engine, False, (), *how, {key: site.rows for key, site in sites.items()})
     (key,) = sites
     alone = guarded(replace(rehearsal_policy((key,), *how), site=key), sites[key])
-    return Coordinator(replace(engine, handlers={key: alone}), (key,), Policy())
+    return replace(engine, handlers={key: alone}), None
 
 
 def _ledger(rows: Table, budget: Budget) -> Ledger:
