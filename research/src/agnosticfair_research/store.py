@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,9 +89,10 @@ def append(folder: Path, code: Code, cell: Cell, row: Row) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """The cells of a file, of each the last one that has a result; a last line that was cut off is left."""
+    """The cells of a file, maybe compressed (.xz), of each the last that has a result; a last line cut off is left."""
     found: dict[str, Row] = {}
-    lines = path.read_text().splitlines() if path.exists() else []
+    content = path.read_bytes() if path.exists() else b""
+    lines = (lzma.decompress(content) if path.suffix == ".xz" else content).decode().splitlines()
     for k, line in enumerate(lines):
         try:
             row = json.loads(line)

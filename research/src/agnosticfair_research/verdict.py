@@ -129,12 +129,8 @@ def _line(
     failed = [one["why"] for c in cells for one in (c, *c.get("settings", ())) if "why" in one]
     head |= {"why": failed[0] if failed else None}
     kinds = dict.fromkeys(kind for _, row in rows for kind in row["kinds"])
-    head["kinds"] = {
-        kind: round(
-            float(np.mean([r["kinds"][kind]["p90"] for _, r in rows if kind in r["kinds"]])), 4
-        )
-        for kind in kinds
-    }
+    p90 = {kind: [r["kinds"][kind] for _, r in rows if kind in r["kinds"]] for kind in kinds}
+    head["kinds"] = {kind: round(float(np.mean(values)), 4) for kind, values in p90.items()}
     return head | {k: [round(get(row), 4) for _, row in rows] for k, get in NUMBERS.items()}
 
 
