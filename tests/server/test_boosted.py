@@ -171,15 +171,6 @@ def test_rows_that_are_all_alike_need_no_folds():
     assert np.allclose(p[0], 1 / 3, atol=0.01)
 
 
-def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
-    _, made, state = begun({"all": adult})
-    request = Broadcast(1, made.task, boosted.request(boosted.largest(state)))
-    assert request.shapes["hist"][1] == sum(boosted.largest(state).growth.bins.sizes)
-    _, _, ended = grown({"all": adult})
-    assert ended.growth.parents.shape[1] <= request.shapes["hist"][1]
-    assert len(pack(request)) > len(pack(Broadcast(1, made.task, boosted.request(ended))))
-
-
 def test_noise_is_refused_with_a_reason():
     with pytest.raises(SettingsError, match="trees are not grown under noise"):
         private_method(method("rule", learner="trees"))

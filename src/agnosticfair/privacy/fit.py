@@ -197,10 +197,10 @@ def fit_private(
     method = private_method(build_method(method) if isinstance(method, str) else method)
     by_subgroups = server.fairness_of(method).basis.kind == "subgroups"
     _check_nobody_is_dropped(policy(on_failure))
-    plain_coordinator = (
-        _coordinator(clients, budget, schema)
-        if isinstance(clients, Mapping)
-        else Coordinator(clients, clients.clients(), policy(on_failure), deadline, secure=secure)
+    if isinstance(clients, Mapping):
+        clients, secure = rehearsed_sites(clients, budget, schema)
+    plain_coordinator = Coordinator(
+        clients, clients.clients(), policy(on_failure), deadline, secure=secure
     )
     coordinator = PrivateCoordinator(
         plain_coordinator, budget, budget.multipliers(rounds, by_subgroups, method.rule is not None)
@@ -311,31 +311,32 @@ def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _coordinator(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Coordinator:
-    """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
+def rehearsed_sites(
+    clients: Mapping[str, Table], budget: Budget, schema: Schema
+) -> tuple[Engine, Roster | None]:
+    """Clients behind noise and masks, and their keys; one client alone has nobody to hide from but those who see the
+    model."""
     tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
     for key, table in tables.items():
         check_unweighted(table, f"client {key!r}")
     engine = in_process(tables)
-    hidden: dict[str, Any] = {"colluding": budget.colluding, "max_rows": budget.max_rows}
     sites = {
         key: PrivateSite(
             key,
             Quiet(key, answer),
             _ledger(clients[key], budget),
-            **hidden,
+            colluding=budget.colluding,
+            max_rows=budget.max_rows,
             rows=digest_of([clients[key]])[:32],
         )
         for key, answer in engine.handlers.items()
     }
     engine, how = replace(engine, handlers=sites), (schema, budget.epsilon, budget.max_rows)
     if len(sites) > 1:
-        rows = {key: site.rows for key, site in sites.items()}
-        masked, roster = rehearsed(engine, False, (), *how, rows)
-        return Coordinator(masked, masked.clients(), Policy(), secure=roster)
+        return rehearsed(engine, False, (), *how, {key: site.rows for key, site in sites.items()})
     (key,) = sites
     alone = guarded(replace(rehearsal_policy((key,), *how), site=key), sites[key])
-    return Coordinator(replace(engine, handlers={key: alone}), (key,), Policy())
+    return replace(engine, handlers={key: alone}), None
 
 
 def _ledger(rows: Table, budget: Budget) -> Ledger:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agnosticfair.data.axes import (
-    FINE,
     PASSES,
     Binning,
     agreed,
@@ -34,9 +33,8 @@ from agnosticfair.mathematics.growing import (
     result,
     totals,
 )
-from agnosticfair.mathematics.trees import empty, pack
+from agnosticfair.mathematics.trees import pack
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.requests import Request
 from agnosticfair.protocol.rule import FineCounts, Level, PackedTrees
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
@@ -45,9 +43,6 @@ from agnosticfair.server.plan import Beginning, Plan, trained_heads
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
 
-MAX_FINE = 7 * FINE
-"""Cells of a column, at most, after two passes that refine: each has those with rows, as many more, and four for each
-of at most 512 heavy ones."""
 
 MAX_SHARE, UNMEASURED = 0.75, 50
 """The most of the rows that one fold may hold: where few rows differ, folds are given up, and so many trees grown."""
@@ -202,40 +197,10 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     return replace(state, binning=binning, growth=growth)
 
 
-def largest_requests(state: Boosted) -> dict[str, Request]:
-    """All that rounds from here on may ask, as large as it can be, by when."""
-    requests: dict[str, Request] = {"the rounds of learner 'trees'": request(state)}
-    if state.growth is None:
-        fine = replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_FINE)))
-        requests["twice more for learner 'trees', at most so large"] = request(fine)
-    level = "the rounds of learner 'trees', a level of all trees each, at most so large"
-    return {**requests, level: request(largest(state))}
-
-
-def largest(state: Boosted) -> Boosted:
-    """A state with as many trees and nodes as there can be, and bins where there are none yet: for what is said of
-    messages before a fit."""
-    encoding, settings = state.encoding, state.settings
-    most = tuple(
-        (name, tuple(np.linspace(low, high, MAX_BINS + 1)[1:-1]))
-        for name, low, high in encoding.numeric
-    )
-    binning = state.binning or declared(replace(encoding, bins=most))
-    growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
-    done = tuple(empty(settings.depth, trees=settings.trees) for _ in growth.done)
-    count = [(m, 2 * k) for m in range(growth.models) for k in range(2 ** (settings.depth - 2))]
-    falling = tuple(float(k) for k in range(settings.trees, -1, -1))
-    growth = replace(growth, loss=(falling,) * growth.heads, done=done, count=np.array(count))
-    growth = replace(growth, level=settings.depth - 1)
-    return replace(state, binning=binning, growth=growth)
-
-
 def estimates_of(state: Boosted, plan: Plan) -> Estimates:
-    """What was learned, for the task; of a state before the first round, as large as it can be."""
+    """What was learned, for the task."""
     if not state.heads:
         return Estimates("trees", (), 0, state.seed)
-    if not state.round:
-        state = largest(state)
     assert state.growth is not None
     assert state.binning is not None
     growth = state.growth
