@@ -10,10 +10,9 @@ from scipy.optimize import linprog
 
 from agnosticfair_research.deployments import MIN_ROWS, MIN_SHARE
 from agnosticfair_research.entrants import ENTRANTS, Train
-from agnosticfair_research.entrants.averaging import gap
 from agnosticfair_research.entrants.fairlearn import control_column
 from agnosticfair_research.entrants.plugin import apart_by, one_multiplier
-from agnosticfair_research.entrants.thresholds import moved_within, rate_threshold
+from agnosticfair_research.entrants.thresholds import gap, moved_within, rate_threshold
 from agnosticfair_research.splits import dirichlet, iid
 
 published = script("published")

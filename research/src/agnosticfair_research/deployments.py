@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -31,6 +32,7 @@ from agnosticfair.mathematics.subgroups import (
 from agnosticfair_research.datasets import Shift
 from agnosticfair_research.splits import Split
 
+Row = dict[str, Any]
 KINDS = ("test set", "natural", "single value", "pair", "triple", "kernel tilt", "mixture")
 MIN_ROWS = 400  # of a deployment; of a weighted one, the effective number
 MIN_SHARE = 0.05  # of every group in it

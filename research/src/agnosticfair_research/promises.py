@@ -20,10 +20,9 @@ from agnosticfair.data.table import Table, concatenate
 from agnosticfair.mathematics.subgroups import members
 from agnosticfair.model import Model
 from agnosticfair.monitoring.monitor import Monitor
-from agnosticfair_research.deployments import BEYOND, MIN_ROWS, MIN_SHARE
+from agnosticfair_research.deployments import BEYOND, MIN_ROWS, MIN_SHARE, Row
 from agnosticfair_research.entrants import Train
 from agnosticfair_research.entrants.ours import rule_model
-from agnosticfair_research.pool import Row
 
 if TYPE_CHECKING:
     from agnosticfair_research.benchmark import Prepared

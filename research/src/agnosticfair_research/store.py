@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import agnosticfair
 from agnosticfair.errors import SettingsError
 from agnosticfair_research import entrants
 from agnosticfair_research.benchmark import REPORTED, Cell, key_of, run
-from agnosticfair_research.pool import Row
+from agnosticfair_research.deployments import Row
 
 FILE = "cells.jsonl"
 PACKAGE, RESEARCH = Path(agnosticfair.__file__).parent, Path(__file__).parent
@@ -88,9 +89,10 @@ def append(folder: Path, code: Code, cell: Cell, row: Row) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """The cells of a file, of each the last one that has a result; a last line that was cut off is left."""
+    """The cells of a file, maybe compressed (.xz), of each the last that has a result; a last line cut off is left."""
     found: dict[str, Row] = {}
-    lines = path.read_text().splitlines() if path.exists() else []
+    content = path.read_bytes() if path.exists() else b""
+    lines = (lzma.decompress(content) if path.suffix == ".xz" else content).decode().splitlines()
     for k, line in enumerate(lines):
         try:
             row = json.loads(line)

@@ -160,9 +160,9 @@ def _name(name: str, lines: Sequence[Json]) -> str:
 
 
 def every_table(lines: Sequence[Json], protocol: str) -> str:
-    """A table for each data set and limit, every number with its standard error over seeds."""
+    """A table for each data set at MAIN_LIMIT, every number with its standard error over seeds."""
     made = []
-    for grid in grids(lines, protocol):
+    for grid in grids([x for x in lines if x.get("limit") == MAIN_LIMIT], protocol):
         made += [f"**{grid.title}.**", grid.note, table(grid.header, grid.lines)]
     return "\n\n".join(filter(None, made))
 
@@ -231,19 +231,23 @@ def _when(row: Mapping[str, Any], name: str) -> str:
 
 
 def cost_table(costs: Sequence[Json], projected: int) -> str:
-    """Seconds of processor time of a cell by entrant and data set, and of the whole for so many seeds."""
-    at = {(c["protocol"], c["entrant"], c["dataset"]): c["seconds"] for c in costs}
+    """Processor seconds of a seed by protocol, our default's share of it, and data set; and of so many seeds."""
     data = [name for name in DATASETS if any(c["dataset"] == name for c in costs)]
-    lines, total = [], np.zeros(len(data))
-    for protocol, name in dict.fromkeys(key[:2] for key in at):
-        seconds = np.array([at.get((protocol, name, d), 0.0) for d in data])
-        total += seconds
-        lines.append(
-            (f"{name}, {protocol}", *(f"{s:.1f}" for s in seconds), f"{seconds.sum():.0f}")
-        )
-    lines.append(("a seed", *(f"{t:.0f}" for t in total), f"{total.sum():.0f}"))
-    said = f"{projection(costs, projected)} What entrants share counts for the first of a split that needs it."
-    return f"{table(('cell, s', *data, 'all'), lines)}\n\n{said}"
+
+    def line(text: str, of: Iterable[Json]) -> tuple[str, ...]:
+        seconds = dict.fromkeys(data, 0.0)
+        for cost in of:
+            seconds[cost["dataset"]] += cost["seconds"]
+        return text, *(f"{s:.0f}" for s in seconds.values()), f"{sum(seconds.values()):.0f}"
+
+    lines = []
+    for protocol in dict.fromkeys(c["protocol"] for c in costs):
+        own = [c for c in costs if c["protocol"] == protocol]
+        lines.append(line(protocol, own))
+        if protocol != "promise":
+            lines.append(line(f"- of it `{OURS}`", [c for c in own if c["entrant"] == OURS]))
+    lines.append(line("a seed", costs))
+    return f"{table(('s', *data, 'all'), lines)}\n\n{projection(costs, projected)}"
 
 
 def projection(costs: Sequence[Json], seeds: int = 20) -> str:
@@ -277,7 +281,8 @@ def document(summary: Json) -> str:
             f"## At a fixed rate of positives\n\n{made['verdict-rate']}",
             made["cells-rate"],
             f"## Promises under shift\n\n{made['promises']}",
-            f"## Every number\n\n† no setting keeps the limit on training rows.\n\n{made['tables-balanced']}",
+            f"## Every entrant at limit {MAIN_LIMIT:g}\n\n† no setting keeps the limit on training rows.",
+            made["tables-balanced"],
             made["tables-rate"],
             f"## Cost\n\n{made['cost']}",
             f"## Entrants\n\n{made['entrants']}\n",
