@@ -651,6 +651,7 @@ def test_the_honest_requests_of_a_rule_are_answered():
         assert isinstance(found, dict), request.step
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("schema", [None, SCHEMA], ids=["outline", "schema"])
 @pytest.mark.parametrize(
     "own",

@@ -230,7 +230,6 @@ def _note(chosen: Sequence[PaperSummary]) -> str:
     return f"{worst} Test set: majority rate {rate.mean:.4f}, label RD {labels.mean:.4f}."
 
 
-def document(head: str, grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) -> str:
-    """A head, every table, then the figures (file name -> what it shows)."""
-    shown = [f"![{text}]({name})\n" for name, text in figures.items()]
-    return "\n".join([f"{head}\n", f"{made_by}\n", *map(markdown, grids), *shown])
+def document(grids: Iterable[Grid], made_by: str) -> str:
+    """The head and every table."""
+    return "\n".join([f"{HEAD}\n", f"{made_by}\n", *map(markdown, grids)])
