@@ -188,6 +188,7 @@ def test_a_node_that_is_not_asked_for_takes_no_part(files):
     assert ("statistics", "east") not in line.log
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize(
     ("name", "more"),
     [
