@@ -1,6 +1,6 @@
-"""A tree of relays beside the flat federation: what the server gets and does per round as clients grow.
+"""Relays under masks beside the plain, flat federation: the same bits, and what every part does a round.
 
-python benchmarks/relays.py [--fan 10] [--min-share 100] [--max-rows 10000]
+python benchmarks/relays.py [--relays 100] [--sites 100]
 """
 
 import argparse
@@ -11,8 +11,10 @@ from threadpoolctl import threadpool_limits
 
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
-from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.engines.relay import tree
+from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.relay import Relay
+from agnosticfair.protocol.secure.keys import relays
+from agnosticfair.site.guard import rehearsed
 from agnosticfair_research.datasets import dataset, load_dataset
 from agnosticfair_research.splits import iid
 
@@ -21,54 +23,48 @@ CHOSEN = method("fairfl", max_rounds=3)
 
 
 class Timed:
-    """An engine that knows how long its answers took, and how many there were."""
+    """Relays that know how long each step's answers took."""
 
-    def __init__(self, inner: Engine) -> None:
-        self.inner, self.seconds, self.answers = inner, 0.0, 0
+    def __init__(self, inner: Relay) -> None:
+        self.inner, self.seconds = inner, dict[str, list[float]]()
 
     def clients(self) -> tuple[str, ...]:
         return self.inner.clients()
 
     def exchange(self, step: str, payload: Any, keys: Any, deadline: float) -> Any:
-        begin = time.perf_counter()
+        begin = time.process_time()
         answers = self.inner.exchange(step, payload, keys, deadline)
-        self.seconds += time.perf_counter() - begin
-        self.answers += len(answers) if step == "sums" else 0
+        self.seconds.setdefault(step, []).append(time.process_time() - begin)
         return answers
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fan", type=int, default=10)
-    parser.add_argument("--min-share", type=int, default=100)
-    parser.add_argument("--max-rows", type=int, default=10_000)
+    parser.add_argument("--relays", type=int, default=100)
+    parser.add_argument("--sites", type=int, default=100, help="below each relay")
     request = parser.parse_args()
-    table = load_dataset("adult")
-    print(
-        "| clients | way | answers per round | server's share of a round, ms | clients' share, ms | same bits |"
-    )
-    print("|---:|---|---:|---:|---:|---|")
-    for count in (c for c in (100, 1000, 10_000) if request.min_share <= c <= request.max_rows):
-        subgroups, bits = iid(table, count, 0).train, {}
-        leaves = {key: in_process({key: rows}) for key, rows in subgroups.items()}
-        for way, engine in (("flat", in_process(subgroups)), ("tree", tree(leaves, request.fan))):
-            timed = Timed(engine)
-            with threadpool_limits(1):
-                begin = time.perf_counter()
-                fitted = fit(
-                    timed,
-                    CHOSEN,
-                    sensitive_features=SOURCE.sensitive_features,
-                    positive=SOURCE.positive,
-                )
-                total = time.perf_counter() - begin
-            bits[way] = fitted.model.w.tobytes()
-            rounds = fitted.rounds
-            numbers = [timed.answers / rounds, (total - timed.seconds) / rounds * 1e3]
-            numbers.append(timed.seconds / rounds * 1e3)
-            same = "yes" if len({*bits.values()}) == 1 else "no"
-            cells = " | ".join(f"{number:,.0f}" for number in numbers)
-            print(f"| {len(subgroups):,} | {way} | {cells} | {same} |", flush=True)
+    count = request.relays * request.sites
+    rows = iid(load_dataset("adult"), count, 0).train.values()
+    tables = {f"s{k % request.sites:03}@r{k // request.sites:03}": t for k, t in enumerate(rows)}
+    how = {"sensitive_features": SOURCE.sensitive_features, "positive": SOURCE.positive}
+    with threadpool_limits(1):
+        flat = fit(tables, CHOSEN, **how)
+        begin = time.process_time()
+        sites, roster = rehearsed(in_process(tables))
+        below = {
+            relay: InProcess({site: sites.handlers[site] for site in names})
+            for relay, names in relays(roster).items()
+        }
+        timed = Timed(Relay(below))
+        fitted = fit(timed, CHOSEN, secure=roster, **how)
+        total = time.process_time() - begin
+    same = fitted.model.to_bytes() == flat.model.to_bytes()
+    answered = sum(map(sum, timed.seconds.values()))
+    print(f"{count:,} sites below {request.relays} relays, masked: same bits as plain: {same}")
+    print(f"processor: {total:.0f} s in all; the coordinator {total - answered:.1f} s of it")
+    for step, seconds in timed.seconds.items():
+        each = sum(seconds) / len(seconds) / count
+        print(f"  {step}: {len(seconds)} times, {1e3 * each:.2f} ms a site and relay share")
 
 
 if __name__ == "__main__":
