@@ -198,9 +198,10 @@ def lasso_step(
 ) -> np.ndarray:
     """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + sum up max(x, 0) + down max(-x, 0).
 
-    H: (a, a), positive definite.  first: where it is looked for first, x0 unless given.  A proximal step finds the support and its signs; the exact solution for these
-    follows, or the best point of the way to it at which a sign changes.  All in whole arrays.  What a
-    near-singular H leaves is settled sign by sign (``_by_signs``), which ends at the optimum.
+    H: (a, a), positive definite.  first: where it is looked for first, x0 unless given.  A proximal step finds the
+    support and its signs; the exact solution for these follows, or the best point of the way to it at which a sign
+    changes.  All in whole arrays.  What a near-singular H leaves is settled sign by sign (``_by_signs``), which ends
+    at the optimum.
 
     >>> lasso_step(np.eye(2), np.array([-2.0, 0.2]), np.zeros(2), np.full(2, 0.5), np.full(2, 0.5))
     array([1.5, 0. ])
