@@ -132,8 +132,8 @@ def test_entrants_share_what_is_learned_of_the_same_rows_and_nothing_else():
     assert held.under("balanced").train.positive_rate is None
     assert at_rate.train.shared("x", lambda: 1) == held.train.shared("x", lambda: 2) == 1
     assert held.folds[0].train.shared("x", lambda: 3) == 3
-    seen = {*held.folds[0].train.made} | {*held.folds[1].train.made}
-    assert not any(held.folds[0].train.made is fold.train.made for fold in held.folds[1:])
+    seen = {*held.folds[0].train.cache} | {*held.folds[1].train.cache}
+    assert not any(held.folds[0].train.cache is fold.train.cache for fold in held.folds[1:])
     assert seen
 
 

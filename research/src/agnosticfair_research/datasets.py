@@ -329,13 +329,13 @@ def fingerprint(table: Table) -> str:
     >>> fingerprint(one) == fingerprint(one.take([0, 1])), fingerprint(one) == fingerprint(one.take([1, 0]))
     (True, False)
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for kind in ("numeric", "categorical", "sensitive_features", "other"):
         for name, column in sorted(getattr(table, kind).items()):
-            found.update(f"{kind} {name}\n".encode())
-            found.update(column.tobytes() if kind == "numeric" else _values(column))
-    found.update(_values(table.target) if table.target else b"")
-    return found.hexdigest()
+            digest.update(f"{kind} {name}\n".encode())
+            digest.update(column.tobytes() if kind == "numeric" else _values(column))
+    digest.update(_values(table.target) if table.target else b"")
+    return digest.hexdigest()
 
 
 def _values(column: Any) -> bytes:
