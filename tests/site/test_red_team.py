@@ -532,11 +532,10 @@ def requests(draw, private=False):
     w = np.full(draw(st.sampled_from([6, 6, 6, 5])), draw(numbers))
     C = np.full((draw(st.sampled_from([2, 2, 4])), 2), draw(numbers))
     low, high = np.array([draw(numbers)]), np.array([draw(numbers)])
-    active = np.array(draw(st.lists(st.integers(-1, 3), max_size=3)), float)
     kinds = [
         noisy(PrivateCounts, z=abs(draw(numbers))),
         noisy(PrivateMoments),
-        noisy(PrivateGradients, temperature=draw(numbers), w=w, active=active),
+        noisy(PrivateGradients, temperature=draw(numbers), w=w),
         noisy(PrivateDecisions, w=w),
         *_of_the_private_rule(draw, w, low),
     ]
