@@ -10,6 +10,7 @@ from agnosticfair.federation import fit, in_process
 pytest.importorskip("torch")
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -21,7 +22,7 @@ pytest.importorskip("torch")
     ids=["triples", "trees", "agnostic", "overall"],
 )
 def test_a_device_gives_the_rule_of_numpy(settings):
-    table = small_table(800)
+    table = small_table(400)
     clients = dealt(table, 2)
     settings = {"tau": 0.05, "min_people": 5, **settings}
     chosen = method("rule", **settings)

@@ -532,11 +532,10 @@ def requests(draw, private=False):
     w = np.full(draw(st.sampled_from([6, 6, 6, 5])), draw(numbers))
     C = np.full((draw(st.sampled_from([2, 2, 4])), 2), draw(numbers))
     low, high = np.array([draw(numbers)]), np.array([draw(numbers)])
-    active = np.array(draw(st.lists(st.integers(-1, 3), max_size=3)), float)
     kinds = [
         noisy(PrivateCounts, z=abs(draw(numbers))),
         noisy(PrivateMoments),
-        noisy(PrivateGradients, temperature=draw(numbers), w=w, active=active),
+        noisy(PrivateGradients, temperature=draw(numbers), w=w),
         noisy(PrivateDecisions, w=w),
         *_of_the_private_rule(draw, w, low),
     ]
@@ -652,6 +651,7 @@ def test_the_honest_requests_of_a_rule_are_answered():
         assert isinstance(found, dict), request.step
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("schema", [None, SCHEMA], ids=["outline", "schema"])
 @pytest.mark.parametrize(
     "own",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -171,7 +171,13 @@ def unpack(content: np.ndarray, bins: Bins) -> list[Forest]:
     """The inverse of ``pack``; ValueError where the bytes are no forests over these bins."""
     if content.dtype != np.uint8 or content.ndim != 1:
         raise ValueError("packed forests are a row of bytes")
-    data, at, forests = content.tobytes(), 0, []
+    return [*_unpacked(content.tobytes(), bins)]
+
+
+@lru_cache(maxsize=4)
+def _unpacked(data: bytes, bins: Bins) -> tuple[Forest, ...]:
+    """Most requests name the same finished trees as the last one."""
+    at, forests = 0, []
     while at < len(data):
         if len(data) - at < 20:
             raise ValueError("packed forests end too early")
@@ -193,7 +199,7 @@ def unpack(content: np.ndarray, bins: Bins) -> list[Forest]:
         forest = Forest(column, threshold, missing_right, all_sets, value, start)
         _check(forest, bins)
         forests.append(forest)
-    return forests
+    return tuple(forests)
 
 
 def _check(forest: Forest, bins: Bins) -> None:
