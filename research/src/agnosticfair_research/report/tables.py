@@ -12,6 +12,7 @@ import numpy as np
 from agnosticfair.report.tables import Grid
 from agnosticfair_research.datasets import DATASETS
 from agnosticfair_research.paper import Reported, reported
+from agnosticfair_research.report.bench import table
 from agnosticfair_research.reproduce import MEASURES
 
 Row = Mapping[str, Any]
@@ -73,24 +74,6 @@ class MeanDeviation:
         """
         deviation = f" ± {self.deviation:.{digits}f}" if self.count > 1 else ""
         return f"{self.mean:.{digits}f}{deviation}" if self.count else "none"
-
-
-def markdown(grid: Grid) -> str:
-    """The grid as a Markdown section.
-
-    >>> print(markdown(Grid("T", "N.", ("method", "RD"), (("fl", "0.2"),))))
-    ### T
-    <BLANKLINE>
-    N.
-    <BLANKLINE>
-    | method | RD |
-    |---|---:|
-    | fl | 0.2 |
-    <BLANKLINE>
-    """
-    rules = "|".join("---" if name in ("method", "outcome") else "---:" for name in grid.header)
-    header, *lines = (f"| {' | '.join(line)} |" for line in (grid.header, *grid.lines))
-    return "\n".join([f"### {grid.title}", "", grid.note, "", header, f"|{rules}|", *lines, ""])
 
 
 @dataclass(frozen=True)
@@ -232,4 +215,5 @@ def _note(chosen: Sequence[PaperSummary]) -> str:
 
 def document(grids: Iterable[Grid], made_by: str) -> str:
     """The head and every table."""
-    return "\n".join([f"{HEAD}\n", f"{made_by}\n", *map(markdown, grids)])
+    tables = (f"### {g.title}\n\n{g.note}\n\n{table(g.header, g.lines)}\n" for g in grids)
+    return "\n".join([f"{HEAD}\n", f"{made_by}\n", *tables])
