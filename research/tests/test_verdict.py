@@ -108,7 +108,9 @@ def test_the_page_shows_every_number_and_who_gave_none():
     assert "two" in sections(summary(cells))["cost"]
 
 
-@pytest.mark.parametrize(("met", "missed", "word"), [(5, 2, "met"), (4, 3, "missed"), (3, 1, "open"), (1, 3, "missed")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("met", "missed", "word"), [(5, 2, "met"), (4, 3, "missed"), (3, 1, "open"), (1, 3, "missed")]
+)
 def test_the_sentence_says_what_data_sets_that_were_not_run_could_change(met, missed, word):
     cells = [Judged(str(k), 0.1, None, (), k < met, "") for k in range(met + missed)]
     assert f"The verdict is **{word}" in verdict_sentence(cells)
