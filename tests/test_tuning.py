@@ -138,6 +138,7 @@ def test_costs_weigh_errors_along_the_path():
     assert abs(balanced.positive - 0.5) <= abs(plain.positive - 0.5) + 0.05
 
 
+@pytest.mark.slow
 def test_processes_change_nothing():
     tables, chosen_method = dealt(shifted(300), 2), method("agnosticfair", **SMALL)
     send = {"sensitive_features": "sex", "taus": TAUS, "folds": 2}

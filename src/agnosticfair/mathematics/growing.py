@@ -349,10 +349,20 @@ def begin(bins: Bins, settings: Boosting, heads: int, folds: int) -> Growth:
     forests = tuple(empty(settings.depth) for _ in range(M))
     roots = np.stack([np.arange(M), np.zeros(M, int)], axis=1)
     return Growth(
-        bins, settings, heads, folds, forests, _fresh(settings, M),
-        np.zeros((M, nodes, 32), np.uint8), -1, roots, _no_parents(bins), np.zeros((0, 2, 2)),
-        ((),) * heads, np.zeros((M, len(bins.sizes))),
-    )  # fmt: skip
+        bins=bins,
+        settings=settings,
+        heads=heads,
+        folds=folds,
+        done=forests,
+        now=_fresh(settings, M),
+        sets=np.zeros((M, nodes, 32), np.uint8),
+        level=-1,
+        count=roots,
+        parents=_no_parents(bins),
+        bounds=np.zeros((0, 2, 2)),
+        loss=((),) * heads,
+        gain=np.zeros((M, len(bins.sizes))),
+    )
 
 
 def _fresh(settings: Boosting, models: int) -> tuple[Forest, ...]:

@@ -196,13 +196,13 @@ def sums_request(points: Points, error_costs: tuple[float, float]) -> ProgramSum
         directions = np.column_stack([at.k, at.j, at.other, at.first, at.second]).astype(float)
         mixed = at.mixed
     return ProgramSums(
-        error_costs,
-        at is not None,
-        points.masses,
-        points.A,
-        points.nu,
-        points.eps,
-        directions,
-        mixed,
-        np.zeros((len(points.A), 0)) if points.W is None else points.W,
+        error_costs=error_costs,
+        hessian=at is not None,
+        masses=points.masses,
+        A=points.A,
+        nu=points.nu,
+        eps=points.eps,
+        directions=directions,
+        mixed=mixed,
+        W=np.zeros((len(points.A), 0)) if points.W is None else points.W,
     )
