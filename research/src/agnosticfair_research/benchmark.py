@@ -208,7 +208,10 @@ class Prepared:
     suite: Suite
 
     def under(self, protocol: str) -> Prepared:
-        """With the rate of positives that the protocol fixes, if it does; what was learned is shared."""
+        """For a cell: with the rate of positives that the protocol fixes, if it does; what was learned is shared."""
+        halves = self.train.cache.get("halves", (self.train, None))[0]
+        for train in (self.train, halves, *(fold.train for fold in self.folds)):
+            train.begin_path()
         if protocol != "rate":
             return self
         folds = [replace(fold, train=_at_rate(fold.train)) for fold in self.folds]
