@@ -23,10 +23,6 @@ from agnosticfair_research.datasets import dataset, load_dataset
 from agnosticfair_research.deployments import deployments
 from agnosticfair_research.splits import shift
 
-MIN_CELL = 200
-"""Rows of every compared (group, label) that a deployment must have for its gap to be more than noise."""
-
-
 def rows(tables: list[Table], encoding) -> tuple[np.ndarray, ...]:
     X = np.vstack([encode(encoding, t) for t in tables])
     y = np.concatenate([t.labels(">50K") for t in tables])
