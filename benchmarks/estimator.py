@@ -23,6 +23,7 @@ from agnosticfair_research.datasets import dataset, load_dataset
 from agnosticfair_research.deployments import deployments
 from agnosticfair_research.splits import shift
 
+
 def rows(tables: list[Table], encoding) -> tuple[np.ndarray, ...]:
     X = np.vstack([encode(encoding, t) for t in tables])
     y = np.concatenate([t.labels(">50K") for t in tables])
