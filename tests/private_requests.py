@@ -45,7 +45,7 @@ def task_of(rows=ROWS) -> Task:
 REQUEST = {
     "private_counts": PrivateCounts,
     "private_moments": PrivateMoments,
-    "private_gradients": partial(PrivateGradients, temperature=0.3, w=W, active=np.zeros(1)),
+    "private_gradients": partial(PrivateGradients, temperature=0.3, w=W),
     "private_heads": partial(PrivateHeads, heads=HEADS, w=0.3 * ESTIMATES.arrays["w"][0]),
     "private_rates": partial(PrivateRates, error_costs=(1.0, 1.0), eps=0.3, shift=-0.2),
     "private_decisions": partial(PrivateDecisions, w=W),

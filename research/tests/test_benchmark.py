@@ -118,6 +118,20 @@ def test_the_same_cell_gives_the_same_numbers(entrants):
     assert one | {"seconds": 0} == two | {"seconds": 0}
 
 
+def test_a_cell_does_not_begin_where_another_one_ended(monkeypatch):
+    starts = []
+
+    def rule(train, limit):
+        starts.append(train.cache.get(("path",)))
+        train.cache["path",] = limit
+        return by_group(train, limit)
+
+    for protocol in ("balanced", "balanced", "rate"):
+        monkeypatch.setitem(ENTRANTS, "coin", Entrant("coin", rule, "", sees=True, rates=True))
+        run_cell(replace(CELL, protocol=protocol))
+    assert starts == [None, 0.02] * 3
+
+
 def test_what_rows_are_worth_is_balanced_accuracy():
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 2, 500) * (rng.random(500) < 0.4), rng.random(500)
@@ -132,8 +146,8 @@ def test_entrants_share_what_is_learned_of_the_same_rows_and_nothing_else():
     assert held.under("balanced").train.positive_rate is None
     assert at_rate.train.shared("x", lambda: 1) == held.train.shared("x", lambda: 2) == 1
     assert held.folds[0].train.shared("x", lambda: 3) == 3
-    seen = {*held.folds[0].train.made} | {*held.folds[1].train.made}
-    assert not any(held.folds[0].train.made is fold.train.made for fold in held.folds[1:])
+    seen = {*held.folds[0].train.cache} | {*held.folds[1].train.cache}
+    assert not any(held.folds[0].train.cache is fold.train.cache for fold in held.folds[1:])
     assert seen
 
 

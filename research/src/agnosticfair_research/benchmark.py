@@ -5,13 +5,13 @@ entrant is told in its own terms, so that no constant wins. *rate*: the share of
 labels, so that nobody wins by saying yes less often. A third, *promise*, asks of our default what a certificate said
 before a natural shift and what happened (``promises``).
 
-Every entrant is asked for differences of ASKED. A method of others is measured at each on deployments that nobody saw,
-and competes with all of them. Of ours one is chosen by a rule: each is fitted on some folds of the training rows and
-tried on the others. It keeps the limit if its worst difference over subgroups (single values and pairs) of the rows
-tried, less twice its standard error, is at most the limit. Of those that keep it the one of highest balanced accuracy
-is taken, or, of all within one standard error of that, the one whose p90 over these subgroups is lowest; where none
-keeps it, the one nearest to it. It alone is fitted again on all training rows, and measured. See
-research/docs/benchmark.md.
+Every entrant is asked for the differences in REQUESTS. A method of others is measured at each on deployments that
+nobody saw, and competes with all of them. Of ours one is chosen by a rule: each is fitted on some folds of the
+training rows and tried on the others. It keeps the limit if its worst difference over subgroups (single values and
+pairs) of the rows tried, less twice its standard error, is at most the limit. Of those that keep it the one of
+highest balanced accuracy is taken, or, of all within one standard error of that, the one whose p90 over these
+subgroups is lowest; where none keeps it, the one nearest to it. It alone is fitted again on all training rows, and
+measured. See research/docs/benchmark.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from agnosticfair_research.splits import Split, shift
 OURS = "rule"
 PROTOCOLS = ("balanced", "rate", "promise")
 LIMITS = (0.05, 0.1, 0.2)
-ASKED = (0.25, 0.12, 0.06, 0.03, 0.01)
+REQUESTS = (0.25, 0.12, 0.06, 0.03, 0.01)
 """Differences that an entrant is asked for, one after the other."""
 
 FOLDS = 2
@@ -74,7 +74,7 @@ class Cell:
     protocol: str
     entrant: str
     limits: tuple[float, ...] = LIMITS
-    request: tuple[float, ...] = ASKED
+    request: tuple[float, ...] = REQUESTS
     folder: str | None = None
     file: str | None = None
 
@@ -100,7 +100,7 @@ def cells(
     protocols: Iterable[str] = PROTOCOLS,
     *,
     limits: Sequence[float] = LIMITS,
-    request: Sequence[float] = ASKED,
+    request: Sequence[float] = REQUESTS,
     folder: str | None = None,
 ) -> list[Cell]:
     """Every cell asked for that there is, a seed after the other, those of a split together.
@@ -145,16 +145,16 @@ def _entrant(name: str, file: str | None) -> Entrant:
 
 def _files(entrants: Iterable[str]) -> dict[str, str | None]:
     """Entrants by name, each with its file if it is not of this package."""
-    found: dict[str, str | None] = {}
+    files: dict[str, str | None] = {}
     for word in entrants:
         name = from_file(word).name if is_file(word) else word
-        if is_file(word) and (name in ENTRANTS or name in found):
+        if is_file(word) and (name in ENTRANTS or name in files):
             raise SettingsError(f"{word!r} is not the only entrant {name!r}: give it another name")
         if not is_file(word) and name not in ENTRANTS:
             known = ", ".join(ENTRANTS)
             raise SettingsError(f"no entrant {name!r}; there are: {known}; or name a file, mine.py")
-        found[name] = str(Path(word).expanduser().resolve()) if is_file(word) else None
-    return found
+        files[name] = str(Path(word).expanduser().resolve()) if is_file(word) else None
+    return files
 
 
 def parsed(seeds: str) -> list[int]:
@@ -163,25 +163,25 @@ def parsed(seeds: str) -> list[int]:
     >>> parsed("0-2, 7")
     [0, 1, 2, 7]
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for piece in seeds.split(","):
         first, _, last = piece.strip().partition("-")
         if not first.isdigit() or not (last or first).isdigit():
             raise SettingsError(f"seeds {seeds!r} are no numbers and ranges: write 0-4 or 0,3")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def here(names: Iterable[str], folder: str | None) -> tuple[list[str], dict[str, str]]:
     """The data sets that can be loaded, and why each of the others cannot."""
-    found, absent = [], {}
+    loaded, absent = [], {}
     for name in names:
         try:
             load_dataset(name, folder)
-            found.append(name)
+            loaded.append(name)
         except DataError as error:
             absent[name] = str(error)
-    return found, absent
+    return loaded, absent
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,10 @@ class Prepared:
     suite: Suite
 
     def under(self, protocol: str) -> Prepared:
-        """With the rate of positives that the protocol fixes, if it does; what was learned is shared."""
+        """For a cell: with the rate of positives that the protocol fixes, if it does; what was learned is shared."""
+        halves = self.train.cache.get("halves", (self.train, None))[0]
+        for train in (self.train, halves, *(fold.train for fold in self.folds)):
+            train.begin_path()
         if protocol != "rate":
             return self
         folds = [replace(fold, train=_at_rate(fold.train)) for fold in self.folds]
@@ -231,7 +234,7 @@ def prepared(name: str, seed: int, folder: str | None) -> Prepared:
     for fold in range(FOLDS):
         within = {k: t.take(dealt[k] != fold) for k, t in split.train.items()}
         out = concatenate([t.take(dealt[k] == fold) for k, t in split.train.items()])
-        folds.append(Fold(replace(train, clients=within, made={}), out))
+        folds.append(Fold(replace(train, clients=within, cache={}), out))
     tried = concatenate([fold.out for fold in folds])
     natural = natural_subgroups(split, source.shift)
     return Prepared(
@@ -250,19 +253,19 @@ def run_cell(cell: Cell) -> Row:
     entrant = _entrant(cell.entrant, cell.file)
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
     about |= {} if cell.file is None else {"file": digest(cell.file)}
-    made = head | about | {"rows": []}
+    row = head | about | {"rows": []}
     if not entrant.installed:
-        return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
+        return row | {"why": f"{' or '.join(entrant.packages)} is not installed"}
     begin = time.process_time()
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another library says to its own authors
         split = prepared(cell.dataset, cell.seed, cell.folder).under(cell.protocol)
         try:
-            made |= _of_protocol(cell, entrant, split)
+            row |= _of_protocol(cell, entrant, split)
         except Exception as error:  # a row of the table, not the end of the run
-            made |= {"why": _said(error)}
-    return made | {"seconds": round(time.process_time() - begin, 2)}
+            row |= {"why": _said(error)}
+    return row | {"seconds": round(time.process_time() - begin, 2)}
 
 
 def _of_protocol(cell: Cell, entrant: Entrant, split: Prepared) -> Row:

@@ -84,16 +84,16 @@ def aggregate(cells: Iterable[Mapping[str, Any]]) -> list[Json]:
     every = [cell for those in groups.values() for cell in those]
     limits = sorted({row["limit"] for cell in every for row in cell["rows"]})
     order = [*DATASETS]
-    made = []
+    table = []
     for key in sorted(groups, key=lambda key: (key[0], order.index(key[1]))):
         taken = [(limit, _at_limit(groups[key], limit)) for limit in limits]
-        made += [_line("limit", limit, *key, groups[key], rows) for limit, rows in taken]
+        table += [_line("limit", limit, *key, groups[key], rows) for limit, rows in taken]
         by: dict[float, list[tuple[int, Mapping[str, Any]]]] = {}
         for cell in groups[key]:
             for setting in [] if cell["ours"] else _settings(cell):
                 by.setdefault(setting["request"], []).append((cell["seed"], setting))
-        made += [_line("request", k, *key, groups[key], by[k]) for k in sorted(by)]
-    return made
+        table += [_line("request", k, *key, groups[key], by[k]) for k in sorted(by)]
+    return table
 
 
 def _settings(cell: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -154,7 +154,9 @@ def is_constant(line: Mapping[str, Any]) -> bool:
 class Pair:
     """Our default beside a method of others, on the seeds that both have. request: the setting of theirs that decides.
     more: balanced accuracy of ours less theirs, with its standard error over seeds.  p90, max: theirs less ours.
-    outcome: a name of OUTCOMES."""
+    outcome: 'lower', as accurate, and ours is lower in p90 and max; 'better', ours is more accurate by MORE at no
+    larger p90; 'lost', as accurate, and ours is not lower in both, or more accurate and no worse in both;
+    'elsewhere', more accurate and less fair, or fairer and less accurate: not compared."""
 
     rival: str
     request: float
@@ -166,12 +168,6 @@ class Pair:
 
 
 NOBODY = "nobody to compare with"
-OUTCOMES = {
-    "lower": "as accurate, and ours is lower in p90 and max",
-    "better": "ours is more accurate by two points or more at no larger p90",
-    "lost": "as accurate, and ours is not lower in both; or more accurate and no worse in both",
-    "elsewhere": "more accurate and less fair, or fairer and less accurate: not compared",
-}
 
 
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Pair:
@@ -232,9 +228,9 @@ class Judged:
 
 def judged(lines: Sequence[Json], protocol: str = "balanced") -> list[Judged]:
     """Every cell of the verdict."""
-    own = [line for line in lines if line["protocol"] == protocol]
-    keys = dict.fromkeys((line["dataset"], line["limit"]) for line in own if "limit" in line)
-    return [_judged(*key, [x for x in own if x["dataset"] == key[0]]) for key in keys]
+    chosen = [line for line in lines if line["protocol"] == protocol]
+    keys = dict.fromkeys((line["dataset"], line["limit"]) for line in chosen if "limit" in line)
+    return [_judged(*key, [x for x in chosen if x["dataset"] == key[0]]) for key in keys]
 
 
 def _judged(dataset: str, limit: float, lines: Sequence[Json]) -> Judged:

@@ -316,16 +316,13 @@ def rotate_key(
     folder: Folder,
     site: SiteName,
     public: Annotated[
-        Path | None, Option(help="The site's new public key; else new keys are made here.")
-    ] = None,
-    mask_public: Annotated[
-        Path | None, Option(help="Its new public masking key, of secure sums.")
+        Path | None, Option(help="The site's new public key; else a new pair is made here.")
     ] = None,
 ) -> None:
-    """Give a site other keys; the old ones are refused from now on."""
+    """Give a site another key; the old one is refused from now on."""
     from agnosticfair.deploy import admin
 
-    admin.rotate_key(folder, site, public, mask_public)
+    admin.rotate_key(folder, site, public)
     print(f"Site {site!r} has a new key; start the site again.")
 
 
@@ -347,8 +344,8 @@ def _show(results: dict[str, Any]) -> None:
     for entry in results["history"]:
         bytes_of = [t for t in rounds if t["round"] == entry["round"]]
         size = max((t["sent"] + t["received"] for t in bytes_of), default=None)
-        numbers = (entry.get(name) for name in ("loss", "worst", "accuracy"))
-        values = (entry["round"], *numbers, size)
+        loss = entry.get("loss", entry.get("held_out"))  # a learner's is out of fold
+        values = (entry["round"], loss, entry.get("worst"), entry.get("accuracy"), size)
         lines.append([cell(value) for value in values])
     header = ("round", "loss", "worst difference", "accuracy", "bytes per site")
     show(grid(f"Run {results['run']}", header, lines))

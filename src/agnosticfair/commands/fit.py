@@ -228,7 +228,7 @@ def _fitted(
             raise SettingsError(
                 "a limit is found by several fits, which no checkpoint holds: leave out --checkpoint"
             )
-        options = {k: v for k, v in how.items() if k not in ("checkpoint", "schema")}
+        options = {k: v for k, v in how.items() if k != "checkpoint"}
         rows_source = engine if workers > 1 or device else clients
         return fit_within(rows_source, chosen, on_round=on_round, **options, **promised)
 

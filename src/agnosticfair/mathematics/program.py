@@ -544,19 +544,19 @@ def optimum(state: State) -> Optimum:
     scales = np.abs(at.differences(learner_point.decided))[finite] / at.up[:R][finite]
     smoothed = hard if state.hard is None or state.here is None else state.here
     return Optimum(
-        hard.utility,
-        learner_point.utility,
-        constant(state),
-        bound,
-        max(hard.smooth + kinked(x, up, down, at.curvature) + spend - hard.utility, 0.0),
-        spend,
-        excess(state, hard),
-        excess(state, smoothed),
-        people(state, hard),
-        hard.positive,
-        unchanged,
-        float(scales.max(initial=0.0)) if finite.all() else inf,
-        float(np.abs(x[:R]) @ at.up[:R]),
+        utility=hard.utility,
+        learner_utility=learner_point.utility,
+        constant=constant(state),
+        bound=bound,
+        gap=max(hard.smooth + kinked(x, up, down, at.curvature) + spend - hard.utility, 0.0),
+        spend=spend,
+        excess=excess(state, hard),
+        smoothed_excess=excess(state, smoothed),
+        people=people(state, hard),
+        positive=hard.positive,
+        unchanged=unchanged,
+        max_scale=float(scales.max(initial=0.0)) if finite.all() else inf,
+        gradient=float(np.abs(x[:R]) @ at.up[:R]),
     )
 
 

@@ -23,7 +23,6 @@ from agnosticfair.model import Model, load_model
 from agnosticfair.report import words
 from agnosticfair.report.certificate import certified, reached
 from agnosticfair.report.explorer import counts
-from agnosticfair.report.rule import in_words
 from agnosticfair.runs.provenance import HISTORY
 
 Json = dict[str, Any]
@@ -124,12 +123,11 @@ def _fit_entry(run: Run, name: str) -> Json:
     method = content["method"]
     fairness = method.get("fairness") or {}
     entry = {"name": name, "outcome": _ended(content), "note": method.get("summary")}
-    entry |= {"history": content["history"], "training_alpha": content["alpha"]}
     entry |= {
         "warnings": content.get("warnings", []),
         "tau": fairness.get("tau"),
         "scope": words.scope_of(fairness),
-        "rule": in_words(content.get("rule"), content["positive"]),
+        "rule": method.get("rule") is not None,
         "shadow_price": content.get("shadow_price"),
         **reached(certificate),
     }

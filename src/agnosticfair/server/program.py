@@ -32,7 +32,7 @@ from agnosticfair.mathematics.program import (
 )
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.rule import ProgramSums, sums_request
+from agnosticfair.protocol.rule import ProgramSums
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 MAX_SHARE = 0.9
@@ -142,7 +142,7 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
 
 def request(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
-    return sums_request(program.request(state.aside or state.inner), state.error_costs)
+    return ProgramSums(state.error_costs, program.request(state.aside or state.inner))
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:

@@ -555,15 +555,18 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
 def test_secure_sums_over_a_line_give_the_same_model(name, network, files, tmp_path):
     if network and (METHODS[name].rule is not None or METHODS[name].averaging is not None):
         return  # they train none
-    from agnosticfair.deploy.masking import LIST, masking_files, read_key_list
+    from agnosticfair.deploy.masking import LIST, first_list, read_key_list
+    from agnosticfair.deploy.secrets import key_pair, masking_key
 
-    for file, text in masking_files(files).items():
+    pairs = {key: key_pair(key) for key in files}
+    lists, _ = first_list({key: masking_key(pair[".pub"]) for key, pair in pairs.items()})
+    for file, text in (lists | {key: pair[""] for key, pair in pairs.items()}).items():
         (tmp_path / file).write_text(text)
         (tmp_path / file).chmod(0o600)
     chosen_method = method(name, network=network, max_rounds=3)
     consents = {need.replace("_", "-"): True for need in server.consents(chosen_method)}
     own = {
-        key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
+        key: {"mask-key": str(tmp_path / key), "mask-list": str(tmp_path / LIST)}
         | {"min-rows": 1, **consents}
         for key in files
     }

@@ -31,8 +31,8 @@ class Train:
     """Training rows by client, in tables or, for those who want arrays, encoded; and nothing of the test.
 
     positive_rate: the share of positives that is wanted, where it is fixed.  balanced: whether both labels weigh
-    alike, else all rows do.  made: what entrants share on these rows, by name: estimates are learned once for all
-    settings.
+    alike, else all rows do.  cache: what entrants share on these rows, by name: estimates are learned once for all
+    settings; a name that is a tuple is of a path of settings, each of which begins where the one before ended.
     """
 
     clients: Mapping[str, Table]
@@ -41,14 +41,19 @@ class Train:
     seed: int
     positive_rate: float | None = None
     balanced: bool = True
-    made: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    cache: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def shared(self, name: Hashable, make: Callable[[], Shared]) -> Shared:
         """What ``make`` gives, made once for these rows."""
-        if name not in self.made:
-            self.made[name] = make()
-        value: Shared = self.made[name]
+        if name not in self.cache:
+            self.cache[name] = make()
+        value: Shared = self.cache[name]
         return value
+
+    def begin_path(self) -> None:
+        """Forget where the setting before ended, so that what follows does not depend on it."""
+        for name in [name for name in self.cache if isinstance(name, tuple)]:
+            del self.cache[name]
 
     @property
     def encoding(self) -> Encoding:

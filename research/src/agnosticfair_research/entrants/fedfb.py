@@ -63,11 +63,11 @@ def _moved(weight: np.ndarray, w: np.ndarray, rows: Coded) -> np.ndarray:
     """lambda, (2, 2) over labels and groups, after a step; each group keeps its total."""
     d = _decisions(w, rows)
     apart = d.mean() - np.array([d[rows.s == a].mean() for a in (0, 1)])
-    total, found = weight.sum(axis=0), weight.copy()
+    total, weights = weight.sum(axis=0), weight.copy()
     step = STEP * apart / max(np.linalg.norm(apart), 1e-12)
-    found[1] = np.clip(found[1] + step, 0.02 * total, 0.98 * total)
-    found[0] = total - found[1]
-    return found
+    weights[1] = np.clip(weights[1] + step, 0.02 * total, 0.98 * total)
+    weights[0] = total - weights[1]
+    return weights
 
 
 def _stratum(rows: Coded, y: int, a: int) -> np.ndarray:

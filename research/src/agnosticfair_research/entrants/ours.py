@@ -55,13 +55,13 @@ nobody reads here."""
 def rule_model(train: Train, limit: float, everywhere: bool = True) -> Model:
     """The rule at balanced costs, and at the rate of positives if one is fixed; everywhere: in every subgroup, else
     overall only. Its program begins where that of the setting before ended."""
-    asked: dict[str, Any] = {"tau": limit} if everywhere else {"tau": UNLIMITED, "overall": limit}
+    wanted: dict[str, Any] = {"tau": limit} if everywhere else {"tau": UNLIMITED, "overall": limit}
     rate, path = train.positive_rate, ("path", train.positive_rate, everywhere)
     within = (rate - RATE_MARGIN, rate + RATE_MARGIN) if rate is not None else EVERY_RATE
-    asked["positive_rate"] = (max(within[0], 0.0), min(within[1], 1.0))
-    start = train.made.get(path) or estimates(train)
-    fit = fitted(train, method("rule", costs=train.costs, **asked), start)
-    train.made[path] = fit.start
+    wanted["positive_rate"] = (max(within[0], 0.0), min(within[1], 1.0))
+    start = train.cache.get(path) or estimates(train)
+    fit = fitted(train, method("rule", costs=train.costs, **wanted), start)
+    train.cache[path] = fit.start
     return fit.model
 
 

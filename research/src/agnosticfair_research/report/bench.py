@@ -69,16 +69,16 @@ def span(seeds: Sequence[int]) -> str:
 def sections(summary: Json, projected: int = 20) -> dict[str, str]:
     """Every table in Markdown, by name."""
     lines = summary["lines"]
-    made = {"provenance": provenance(summary["provenance"])}
+    texts = {"provenance": provenance(summary["provenance"])}
     for protocol in ("balanced", "rate"):
         verdicts = judged(lines, protocol)
-        made |= {
+        texts |= {
             f"verdict-{protocol}": verdict_sentence(verdicts),
             f"cells-{protocol}": verdict_table(verdicts),
             f"main-{protocol}": overview(lines, protocol),
             f"tables-{protocol}": every_table(lines, protocol),
         }
-    return made | {
+    return texts | {
         "promises": promise_table(summary["promises"]),
         "cost": cost_table(summary["cost"], projected),
         "entrants": entrants(lines),
@@ -94,7 +94,7 @@ def provenance(about: Json) -> str:
         f"**{kind.capitalize()} {span(seeds)}**, {about['cells']} cells, code of commit"
         f"{'s' * (len(commits) > 1)} {', '.join(f'`{c}`' for c in commits)} ({clean} local changes)."
     ]
-    fewer = [f"{d} has {span(own)}" for d, own in about["seeds"].items() if own != seeds]
+    fewer = [f"{d} has {span(chosen)}" for d, chosen in about["seeds"].items() if chosen != seeds]
     words += [f"Fewer were run of some: {'; '.join(fewer)}."] if fewer else []
     words += [f"{about['failed']} cells gave no result."] if about["failed"] else []
     return " ".join(words)
@@ -105,9 +105,11 @@ def verdict_sentence(cells: Sequence[Judged]) -> str:
     if not cells:
         return "Not run."
     by, lax = reached(cells), reached(cells, empty=True)
-    whole = all(count == len(DATASETS) for _, count in by.values())
-    word = "met" if all(n >= BAR for n, _ in by.values()) else "missed"
-    said = f"The verdict is **{word}{'' if whole else ' on the data sets run'}: {_counts(by)}** (bar: {BAR} of 7)."
+    all_there = all(count == len(DATASETS) for _, count in by.values())
+    reachable = all(n + len(DATASETS) - count >= BAR for n, count in by.values())
+    word = "open, as not all data sets were run" if reachable and not all_there else "missed"
+    word = "met" if all(n >= BAR for n, _ in by.values()) else word
+    said = f"The verdict is **{word}: {_counts(by)}** (bar: {BAR} of 7)."
     if lax != by:
         said += f" Were a data set on which nobody can be compared counted as met: {_counts(lax)}."
     return said
@@ -145,11 +147,11 @@ def _brief(line: Json | None) -> str:
 
 def overview(lines: Sequence[Json], protocol: str, limit: float = MAIN_LIMIT) -> str:
     """Every entrant on every data set at one limit."""
-    own = [x for x in lines if (x["protocol"], x.get("limit")) == (protocol, limit)]
-    data = [name for name in DATASETS if any(line["dataset"] == name for line in own)]
-    by = {(line["entrant"], line["dataset"]): line for line in own}
-    names = dict.fromkeys(line["entrant"] for line in own)
-    rows = [(_name(name, own), *(_brief(by.get((name, d))) for d in data)) for name in names]
+    chosen = [x for x in lines if (x["protocol"], x.get("limit")) == (protocol, limit)]
+    data = [name for name in DATASETS if any(line["dataset"] == name for line in chosen)]
+    by = {(line["entrant"], line["dataset"]): line for line in chosen}
+    names = dict.fromkeys(line["entrant"] for line in chosen)
+    rows = [(_name(name, chosen), *(_brief(by.get((name, d))) for d in data)) for name in names]
     return table(("entrant", *data), rows)
 
 
@@ -161,24 +163,24 @@ def _name(name: str, lines: Sequence[Json]) -> str:
 
 def every_table(lines: Sequence[Json], protocol: str) -> str:
     """A table for each data set at MAIN_LIMIT, every number with its standard error over seeds."""
-    made = []
+    texts = []
     for grid in grids([x for x in lines if x.get("limit") == MAIN_LIMIT], protocol):
-        made += [f"**{grid.title}.**", grid.note, table(grid.header, grid.lines)]
-    return "\n\n".join(filter(None, made))
+        texts += [f"**{grid.title}.**", grid.note, table(grid.header, grid.lines)]
+    return "\n\n".join(filter(None, texts))
 
 
 def grids(lines: Sequence[Json], protocol: str = "balanced") -> list[Grid]:
     """A table for each data set and limit."""
-    own = [x for x in lines if x["protocol"] == protocol and "limit" in x]
-    keys = dict.fromkeys((x["dataset"], x["limit"]) for x in own)
+    chosen = [x for x in lines if x["protocol"] == protocol and "limit" in x]
+    keys = dict.fromkeys((x["dataset"], x["limit"]) for x in chosen)
     return [_grid(lines, protocol, data, limit) for data, limit in keys]
 
 
 def _grid(lines: Sequence[Json], protocol: str, data: str, limit: float) -> Grid:
     at = (protocol, data, limit)
-    own = [x for x in lines if (x["protocol"], x["dataset"], x.get("limit")) == at]
-    failed = [f"{x['entrant']}: no result: {x['why']}" for x in own if not x["seeds"]]
-    rows = [_line(line) for line in own if line["seeds"]]
+    chosen = [x for x in lines if (x["protocol"], x["dataset"], x.get("limit")) == at]
+    failed = [f"{x['entrant']}: no result: {x['why']}" for x in chosen if not x["seeds"]]
+    rows = [_line(line) for line in chosen if line["seeds"]]
     return Grid(f"{data}, {protocol}, limit {limit:g}", "\n".join(failed), HEADER, rows)
 
 
@@ -242,10 +244,10 @@ def cost_table(costs: Sequence[Json], projected: int) -> str:
 
     lines = []
     for protocol in dict.fromkeys(c["protocol"] for c in costs):
-        own = [c for c in costs if c["protocol"] == protocol]
-        lines.append(line(protocol, own))
+        chosen = [c for c in costs if c["protocol"] == protocol]
+        lines.append(line(protocol, chosen))
         if protocol != "promise":
-            lines.append(line(f"- of it `{OURS}`", [c for c in own if c["entrant"] == OURS]))
+            lines.append(line(f"- of it `{OURS}`", [c for c in chosen if c["entrant"] == OURS]))
     lines.append(line("a seed", costs))
     return f"{table(('s', *data, 'all'), lines)}\n\n{projection(costs, projected)}"
 
@@ -269,22 +271,22 @@ def entrants(lines: Sequence[Json]) -> str:
 
 def document(summary: Json) -> str:
     """The page of a run."""
-    made = sections(summary)
+    texts = sections(summary)
     near = f"{100 * NEAR:g} point or one standard error, {100 * MORE:g} points"
     return "\n\n".join(
         [
             "# Benchmark",
-            made["provenance"],
-            f"## Verdict\n\n{made['verdict-balanced']} Like accuracy: {near}. In brackets: balanced accuracy of ours "
+            texts["provenance"],
+            f"## Verdict\n\n{texts['verdict-balanced']} Like accuracy: {near}. In brackets: balanced accuracy of ours "
             "less theirs in points, then their p90 / max less ours.",
-            made["cells-balanced"],
-            f"## At a fixed rate of positives\n\n{made['verdict-rate']}",
-            made["cells-rate"],
-            f"## Promises under shift\n\n{made['promises']}",
+            texts["cells-balanced"],
+            f"## At a fixed rate of positives\n\n{texts['verdict-rate']}",
+            texts["cells-rate"],
+            f"## Promises under shift\n\n{texts['promises']}",
             f"## Every entrant at limit {MAIN_LIMIT:g}\n\n† no setting keeps the limit on training rows.",
-            made["tables-balanced"],
-            made["tables-rate"],
-            f"## Cost\n\n{made['cost']}",
-            f"## Entrants\n\n{made['entrants']}\n",
+            texts["tables-balanced"],
+            texts["tables-rate"],
+            f"## Cost\n\n{texts['cost']}",
+            f"## Entrants\n\n{texts['entrants']}\n",
         ]
     )

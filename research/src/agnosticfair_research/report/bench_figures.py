@@ -36,15 +36,15 @@ def figures(summary: Json) -> dict[str, Figure]:
 
 def trade(lines: Sequence[Json], protocol: str = "balanced") -> Figure:
     """Balanced accuracy against p90, a panel for each data set: our default at every limit, others at every setting."""
-    own = [line for line in lines if line["protocol"] == protocol and line["seeds"]]
-    data = [name for name in DATASETS if any(line["dataset"] == name for line in own)]
+    chosen = [line for line in lines if line["protocol"] == protocol and line["seeds"]]
+    data = [name for name in DATASETS if any(line["dataset"] == name for line in chosen)]
     figure = canvas(9.6, 2.6 * -(-len(data) // 3) + 0.6)
     panels = figure.subplots(-(-len(data) // 3), 3, squeeze=False).ravel()
     for axes, name in zip(panels, data, strict=False):
         for entrant, (colour, shape) in MARKS.items():
             points = sorted(
                 (mean(line, "p90"), mean(line, "balanced"))
-                for line in own
+                for line in chosen
                 if (line["dataset"], line["entrant"]) == (name, entrant)
                 and (line["ours"] or "request" in line)
                 and not is_constant(line)
