@@ -120,7 +120,7 @@ def limits_of(plan: Plan) -> RateLimits:
     return RateLimits(
         tau,
         pairs,
-        spend=CHARGE * sum(error_costs) / 2 if fairness.each else 0.0,
+        spend=CHARGE * sum(error_costs) / 2 if fairness.each and not rule.agnostic else 0.0,
         positive_rate=rule.positive_rate,
         min_people=rule.min_people if K > 1 else min(rule.min_people, 1.0),
         max_rounds=plan.method.max_rounds,
