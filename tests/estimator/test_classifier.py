@@ -49,9 +49,10 @@ COARSE = {
     "estimator",
     [
         AgnosticFairClassifier(),
-        AgnosticFairClassifier("fl"),
-        AgnosticFairClassifier("afl"),
-        AgnosticFairClassifier(method("agnosticfair-a", kernels=12, bound=50.0)),
+        *(
+            pytest.param(AgnosticFairClassifier(chosen), marks=pytest.mark.slow)
+            for chosen in ("fl", "afl", method("agnosticfair-a", kernels=12, bound=50.0))
+        ),
     ],
     ids=lambda e: getattr(e.method, "name", e.method),
 )

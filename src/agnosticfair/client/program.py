@@ -154,8 +154,7 @@ def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> A
 def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
     """What ``scores.evaluate`` states, over the client's rows: on its device, unless weight functions are kernels."""
     task, request = broadcast.task, broadcast.request
-    false_positive, false_negative = request.error_costs
-    error_costs, points = (false_positive, false_negative), request.points()
+    error_costs, points = request.error_costs, request.points
     b = client.cached(task, weight_functions)
     named = isinstance(b, Memberships)
     bits = base_bits(task.n) - (0 if named else KERNEL_BITS)

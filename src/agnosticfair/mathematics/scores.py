@@ -214,7 +214,8 @@ def _directed(
 ) -> Iterator[tuple[Any, Any]]:
     """Chunks of the chosen rows, and their v, (a, rows), on the grid."""
     xp, P = b.xp, len(rows.pi)
-    j, other = np.where(at.j < 0, P + 1 - at.j, at.j), np.where(at.other < 0, P, at.other)
+    k, j, other = (v.astype(int) for v in (at.k, at.j, at.other))  # a message has floats
+    j, other = np.where(j < 0, P + 1 - j, j), np.where(other < 0, P, other)
     first, second = (xp.asarray(v[:, None]) for v in (at.first, at.second))
     mixed = [_mixed(rows, b, C) for C in at.mixed]
     for start in range(0, len(chosen), chunk):
@@ -226,7 +227,7 @@ def _directed(
         taken = stacked[other]
         taken *= second
         v -= taken
-        v *= b.columns(at.k, columns)
+        v *= b.columns(k, columns)
         if mixed:
             v = xp.concatenate([v, *(m[None, columns] for m in mixed)])
         yield columns, on_grid(v, bits)

@@ -75,6 +75,7 @@ def sections(summary: Json, projected: int = 20) -> dict[str, str]:
         texts |= {
             f"verdict-{protocol}": verdict_sentence(verdicts),
             f"cells-{protocol}": verdict_table(verdicts),
+            f"grid-{protocol}": verdict_grid(verdicts),
             f"main-{protocol}": overview(lines, protocol),
             f"tables-{protocol}": every_table(lines, protocol),
         }
@@ -123,6 +124,15 @@ def verdict_table(cells: Sequence[Judged]) -> str:
     """Every cell: our default, then each method that it is compared with."""
     header = ("data", "limit", f"`{OURS}`: balanced, p90 / max", "verdict", "compared with")
     return table(header, [_verdict_line(cell) for cell in cells])
+
+
+def verdict_grid(cells: Sequence[Judged]) -> str:
+    """Met or missed, and to whom, a line for each data set and a column for each limit."""
+    limits = sorted({cell.limit for cell in cells})
+    words = {(c.dataset, c.limit): "**met**" if c.met else c.why for c in cells}
+    data = dict.fromkeys(cell.dataset for cell in cells)
+    lines = [(name, *(words.get((name, limit), "none") for limit in limits)) for name in data]
+    return table(("data", *(f"limit {limit:g}" for limit in limits)), lines)
 
 
 def _verdict_line(cell: Judged) -> tuple[str, ...]:
