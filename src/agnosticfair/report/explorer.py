@@ -59,8 +59,8 @@ def values(column: np.ndarray | Column) -> Column:
         there = np.unique(column[~missing])
         if len(there) <= BINS and not missing.any():
             return Column(np.searchsorted(there, column), tuple(f"{v:g}" for v in there))
-        ends = (there[0], there[-1]) if len(there) else (0.0, 0.0)
-        edges = edges_of(histogram(column, *ends), *ends, BINS)
+        low, high = (there[0], there[-1]) if len(there) else (0.0, 0.0)
+        edges = edges_of(histogram(column, low, high), low, high, BINS)
         return Column(bin_codes(column, edges), bin_names(edges, missing=bool(missing.any())))
     counts = np.bincount(column.codes, minlength=len(column.categories))
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
