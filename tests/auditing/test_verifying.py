@@ -26,7 +26,7 @@ def certificate(n=4000, **send):
 
 @pytest.fixture(scope="module")
 def honest():
-    return certificate()[1]
+    return certificate(subgroups=("age", "job"))[1]
 
 
 @pytest.fixture(scope="module")

@@ -250,20 +250,8 @@ DATASETS = {known.name: known for known in _KNOWN}
 
 
 def dataset(name: str) -> Dataset:
-    """The description of the data set of that name.
+    """The data set of that name.
 
-    Parameters
-    ----------
-    name : str
-        One of ``DATASETS``.
-
-    Returns
-    -------
-    Dataset
-        Its columns, what each is for, its shift and where it comes from.
-
-    Examples
-    --------
     >>> dataset("adult").shift.values
     ('Private',)
     """
@@ -278,18 +266,6 @@ def load_dataset(name: str, folder: str | Path | None = None) -> Table:
     Looked for in ``folder``, else in $AGNOSTICFAIR_DATA, else in the user's cache folder, else downloaded to it.
     Whatever the place, the file must have a known SHA-256.
 
-    Parameters
-    ----------
-    name : str
-    folder : path, optional
-        Where to look for one that is not shipped.
-
-    Returns
-    -------
-    Table
-
-    Examples
-    --------
     >>> len(load_dataset("adult"))
     45222
     """

@@ -18,7 +18,6 @@ from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
-from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.subgroups import (
     Axis,
@@ -209,27 +208,6 @@ def _suite(deployments: Mapping[str, Deployment], n: int) -> Suite:
 
 
 MEASURES = ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate")
-
-
-def measure(
-    y: np.ndarray, p: np.ndarray, s: np.ndarray, weights: np.ndarray | None = None
-) -> dict[str, float]:
-    """MEASURES of a decision on weighted rows.
-
-    p: (n,), the probability that a row is decided positively: 0 or 1 for a classifier, between
-    for one that decides at random, whose expected rates these are.
-
-    >>> measure(np.array([1, 0]), np.array([1.0, 0.5]), np.array([0, 1]))["accuracy"]
-    0.75
-    """
-    right = 1.0 - np.abs(y - p)
-    by_label = scoring.positive_rates(right, y.astype(np.int64), weights)
-    return {
-        "risk_difference": scoring.risk_difference(p, s, weights),
-        "accuracy": scoring.positive_rate(right, weights),  # a weighted mean, whatever of
-        "balanced_accuracy": float(np.nanmean(by_label)),
-        "positive_rate": scoring.positive_rate(p, weights),
-    }
 
 
 def measure_all(suite: Suite, y: np.ndarray, p: np.ndarray, s: np.ndarray) -> dict[str, np.ndarray]:
