@@ -63,7 +63,6 @@ class Fits:
     dataset: str
     setting: str
     method: str
-    clients: int
     rows: list[Row]
 
     @property
@@ -86,10 +85,10 @@ class Fits:
 
 
 def summarise(rows: Sequence[Row]) -> list[Fits]:
-    """Rows by data set, setting, number of clients and method, in order of appearance."""
-    groups: dict[tuple[str, str, str, int], list[Row]] = {}
+    """Rows by data set, setting and method, in order of appearance."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        key = (row["dataset"], row["setting"], row["method"], row["clients"])
+        key = (row["dataset"], row["setting"], row["method"])
         groups.setdefault(key, []).append(row)
     return [Fits(*key, group) for key, group in groups.items()]
 
@@ -123,7 +122,7 @@ def outcome(rows: Sequence[Row]) -> str:
 
 
 def grids(summaries: Sequence[Fits], digits: int = 4) -> list[Grid]:
-    """The paper's Tables 1, 2 and 3, and Figure 3 in numbers, as far as there are rows for them."""
+    """The paper's Tables 1, 2 and 3, as far as there are rows for them."""
     all_grids = []
     for number, setting in ((1, "shift"), (3, "iid")):
         for dataset in dict.fromkeys(s.dataset for s in summaries):
@@ -133,8 +132,7 @@ def grids(summaries: Sequence[Fits], digits: int = 4) -> list[Grid]:
             local = [s for s in chosen if s.method in LOCAL and s.local]
             if local and setting == "shift":
                 all_grids.append(_local_fairness(local, digits))
-    curve = [s for s in summaries if s.setting == "clients"]
-    return [*all_grids, _by_clients(curve, digits)] if curve else all_grids
+    return all_grids
 
 
 def _performance(number: int, chosen: Sequence[Fits], digits: int) -> Grid:
@@ -166,16 +164,6 @@ def _local_fairness(chosen: Sequence[Fits], digits: int) -> Grid:
     )
     title = _title("Table 2", "local and global fairness", chosen)
     return Grid(title, note, header, lines, range(len(header) - 2))
-
-
-def _by_clients(curve: Sequence[Fits], digits: int) -> Grid:
-    """Figure 3 in numbers: a line per number of clients, a column per method."""
-    methods = list(dict.fromkeys(s.method for s in curve))
-    texts = {(s.clients, s.method): s.text("test_accuracy", digits) for s in curve}
-    counts = sorted({s.clients for s in curve})
-    lines = tuple((str(p), *(texts.get((p, m), "none") for m in methods)) for p in counts)
-    title = _title("Figure 3", "test accuracy by number of clients", curve)
-    return Grid(title, _note(curve), ("clients", *methods), lines)
 
 
 def _title(what: str, about: str, chosen: Sequence[Fits]) -> str:

@@ -73,27 +73,15 @@
 
   const frontier = (study) => {
     const names = { certified: `certified worst-case ${study.metric.quantity}`, difference: `${study.metric.quantity} on the ${study.rows_are}` };
-    const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(m[key]) && there(m.accuracy)));
-    if (!keys.length) return null;
+    const key = Object.keys(names).find((one) => study.methods.some((m) => there(m[one]) && there(m.accuracy)));
+    if (!key) return null;
     const look = looks(study);
-    const sets = (key) => study.methods.filter((m) => there(m[key])).map((m) => {
+    const datasets = study.methods.filter((m) => there(m[key])).map((m) => {
       const [colour, shape] = look[m.name];
       return { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2, data: [{ x: m[key], y: m.accuracy, what: m.name }], pointRadius: 7 };
     });
-    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
-    const made = chart("Accuracy against unfairness", "The upper left corner is best.", 400, config);
-    if (keys.length > 1) {
-      const drawn = charts[charts.length - 1];
-      const id = fresh();
-      const choose = el("select", { id, onchange: (event) => {
-        const key = event.target.value;
-        drawn.data.datasets = sets(key);
-        drawn.options.scales.x.title.text = `${names[key]} (left is fairer)`;
-        drawn.update();
-      } }, ...keys.map((key) => el("option", { value: key, text: names[key] })));
-      made.insertBefore(el("p", { class: "choose" }, el("label", { for: id, text: "Across: " }), choose), made.querySelector(".frame"));
-    }
-    return made;
+    const config = { type: "scatter", data: { datasets }, options: { scales: { x: axis(`${names[key]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
+    return chart("Accuracy against unfairness", "The upper left corner is best.", 400, config);
   };
 
   // --- the explorer: weights per value, sums over the table of counts ---
