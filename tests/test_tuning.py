@@ -47,11 +47,11 @@ def test_a_warm_start_ends_where_a_cold_one_does():
     tables, chosen_method = dealt(shifted(), 3), method("agnosticfair", tau=0.05, **SMALL)
     cold = fit(tables, chosen_method)
     other = fit(tables, method(chosen_method, tau=0.07))
-    warm = fit(tables, chosen_method, start=other.start, centres=other.centres)
+    warm = fit(tables, chosen_method, start=other.start)
     assert warm.converged
     assert warm.trained_difference <= 0.05 + 0.002
     assert warm.history[-1]["loss"] == pytest.approx(cold.history[-1]["loss"], abs=5e-3)
-    again = fit(tables, chosen_method, start=cold.start, centres=cold.centres)
+    again = fit(tables, chosen_method, start=cold.start)
     assert again.history[-1]["loss"] <= cold.history[-1]["loss"]
     with pytest.raises(SettingsError, match="kernels or groups"):
         fit(tables, method("fairfl"), start=cold.start)
@@ -69,7 +69,7 @@ def test_a_path_is_the_fits_one_after_the_other(name, settings):
     seen = []
     along = [*fit_along(tables, [loose, strict], seed=1, on_round=seen.append)]
     first = fit(tables, loose, seed=1)
-    then = fit(tables, strict, seed=1, start=first.start, centres=first.centres)
+    then = fit(tables, strict, seed=1, start=first.start)
     for one, other in zip(along, (first, then), strict=True):
         np.testing.assert_array_equal(one.model.w, other.model.w)
         table = shifted(300)

@@ -139,8 +139,7 @@ def _walked(fold: _Fold) -> Iterator[list[tuple[float, ...]]]:
         beside: list[Fit] = []
         if examine is None:
             examine = examiner(fold.out, fold.names, fitted)
-            plain = {k: v for k, v in fold.how.items() if k != "centres"}
-            beside = [fit(fold.train, one, **plain) for one in fold.beside]
+            beside = [fit(fold.train, one, **fold.how) for one in fold.beside]
         yield [examine(one.model) for one in (fitted, *beside)]
 
 

@@ -234,7 +234,7 @@ def test_the_explorer_knows_every_metric(look, tmp_path, metric, monkeypatch):
     assert mixed(page)["hard"][1] == pytest.approx(found, abs=1e-6)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_the_page_has_a_verdict_contents_and_number_fields(browser, suite, scheme):
     page = browser.new_page(viewport={"width": 390, "height": 900}, color_scheme=scheme)
     page.goto(url(suite / "report.html"))

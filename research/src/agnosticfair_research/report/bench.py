@@ -95,8 +95,12 @@ def provenance(about: Json) -> str:
         f"**{kind.capitalize()} {span(seeds)}**, {about['cells']} cells, code of commit"
         f"{'s' * (len(commits) > 1)} {', '.join(f'`{c}`' for c in commits)} ({clean} local changes)."
     ]
-    fewer = [f"{d} has {span(chosen)}" for d, chosen in about["seeds"].items() if chosen != seeds]
-    words += [f"Fewer were run of some: {'; '.join(fewer)}."] if fewer else []
+    fewer = [
+        f"{d} {span(of_it)}" for d, of_it in about["seeds"].items() if of_it and of_it != seeds
+    ]
+    absent = [d for d, of_it in about["seeds"].items() if not of_it]
+    words += [f"Of some only: {'; '.join(fewer)}."] if fewer else []
+    words += [f"Not run: {', '.join(absent)}."] if absent else []
     words += [f"{about['failed']} cells gave no result."] if about["failed"] else []
     return " ".join(words)
 
