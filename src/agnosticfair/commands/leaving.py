@@ -110,7 +110,9 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     texts = sentences_of(fitted, measures, out)
     texts += [f"Note: {note}" for note in (fitted.exceeds, fitted.uncompared, fitted.costs) if note]
-    texts += [f"Certificate, by {name}: {made}" for name, made in left.certified[0].items()]
+    texts += [
+        f"Certificate, by {name}: {certificate}" for name, certificate in left.certified[0].items()
+    ]
     for text in texts:  # with names from the user's file
         print(plain(text, 8000))
     for event in fitted.events:

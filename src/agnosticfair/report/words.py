@@ -67,7 +67,7 @@ def glance(study: Json) -> Glance:
     state, answer = verdict(study)
     warnings = (text[0].upper() + text[1:] for text in method.get("warnings") or ())
     answer = " ".join((answer, *warnings))
-    tiles = [_asked(study, method), _overall(study, method), _worst(study, method)]
+    tiles = [_limit_tile(study, method), _overall(study, method), _worst(study, method)]
     tiles += [_four_fifths(study, method), _price(study, method)]
     return Glance(state, answer, tuple(tile for tile in tiles if tile))
 
@@ -87,8 +87,12 @@ def verdict(study: Json) -> tuple[str, str]:
         where = "" if bound is None else f"; certified at most {upper(bound, 3)}"
         at_worst = f" overall, {highest:.3f} at worst" if able else ""
         return "", f"No limit was asked for: {what} {measured:.3f}{at_worst} on the {rows}{where}."
-    if highest > limit and bound is not None and (found := _beyond(study, subgroups, limit, what)):
-        return found
+    if (
+        highest > limit
+        and bound is not None
+        and (outcome := _beyond(study, subgroups, limit, what))
+    ):
+        return outcome
     if measured > limit:
         text = f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for."
         return "broken", text
@@ -182,7 +186,7 @@ def _first(study: Json) -> Json:
     return next(m for m in study["methods"] if m["name"] == name)
 
 
-def _asked(study: Json, method: Json) -> tuple[str, str, str]:
+def _limit_tile(study: Json, method: Json) -> tuple[str, str, str]:
     limit, what, subgroups = (
         study.get("limit"),
         study["metric"]["quantity"],
