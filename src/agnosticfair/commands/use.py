@@ -88,9 +88,9 @@ def predict(
     table = read_rows(
         file, loaded.encoding, sensitive_features=loaded.further_columns, dialect=dialect
     )
-    kept = read_columns(file, keep or (), called(file), dialect)
+    copied = read_columns(file, keep or (), called(file), dialect)
     labels, positive = (loaded.negative, loaded.positive), loaded.predict(table, called(file))
-    columns: dict[str, Sequence[Any]] = {**kept}
+    columns: dict[str, Sequence[Any]] = {**copied}
     columns["prediction"] = [labels[k] for k in positive]
     columns["probability"] = loaded.probabilities(table).tolist()
     if explain:
@@ -110,12 +110,12 @@ def _explained(model: Model, table: Table) -> dict[str, Sequence[Any]]:
     messages = model.explain(table)
     rows = (messages.of_row(i) for i in range(len(table)))
     words = ["; ".join(f"{name} {value:+.4f}" for name, value in row.items()) for row in rows]
-    told = {
+    parts = {
         "score": messages.score,
         "utility": messages.utility,
         "overall": messages.overall - messages.shift,
     }
-    return {**{name: values.tolist() for name, values in told.items()}, "subgroups": words}
+    return {**{name: values.tolist() for name, values in parts.items()}, "subgroups": words}
 
 
 @example("export model.safetensors --onnx model.onnx")
@@ -129,9 +129,11 @@ def export(
     from agnosticfair.runs.export import to_onnx
 
     check_file(onnx, (model,), force, option="--onnx")
-    made = to_onnx(load_model(model))
-    write_files(onnx.parent, {onnx.name: made.SerializeToString()})
-    inputs, outputs = ([v.name for v in ends] for ends in (made.graph.input, made.graph.output))
+    exported = to_onnx(load_model(model))
+    write_files(onnx.parent, {onnx.name: exported.SerializeToString()})
+    inputs, outputs = (
+        [v.name for v in ends] for ends in (exported.graph.input, exported.graph.output)
+    )
     print(f"Written: {onnx}; inputs {', '.join(inputs)}; outputs {', '.join(outputs)}.")
 
 

@@ -85,13 +85,15 @@ def page_data(
     runs: Sequence[Run], tested: Decided | None = None, mix: Sequence[str] = ()
 ) -> dict[str, Any]:
     """All that the page of some runs shows."""
-    made = studies(runs, tested, mix)
-    for study in made:
+    shown_studies = studies(runs, tested, mix)
+    for study in shown_studies:
         study |= {"headline": headline(study), "sentences": sentences(study)}
         study["glance"] = asdict(shown := glance(study)) | {"sign": shown.sign}
-    title = made[0]["title"] if len(made) == 1 else f"{len(made)} studies"
+    title = (
+        shown_studies[0]["title"] if len(shown_studies) == 1 else f"{len(shown_studies)} studies"
+    )
     about = {"version": agnosticfair.__version__, "title": title, "made": date.today().isoformat()}
-    return {**about, "studies": made}
+    return {**about, "studies": shown_studies}
 
 
 def report_page(content: dict[str, Any]) -> str:
@@ -125,8 +127,10 @@ def _render(template: str, content: dict[str, Any] | None = None, **values: Any)
         "base-uri 'none'; form-action 'none'"
     )
     data = "" if content is None else as_text(content)
-    own = {"policy": policy, "style": style, "scripts": scripts, "data": data, "kind": ""}
-    return TEMPLATES.get_template(f"{template}.html").render({**(content or {}), **own, **values})
+    page_values = {"policy": policy, "style": style, "scripts": scripts, "data": data, "kind": ""}
+    return TEMPLATES.get_template(f"{template}.html").render(
+        {**(content or {}), **page_values, **values}
+    )
 
 
 def as_text(content: Any) -> str:

@@ -237,7 +237,7 @@ def _clients(by: Judgement, task: Task) -> None:
 def check_kernels(by: Judgement, basis: Basis) -> None:
     apart = is_apart(basis) and not by.policy.shares_site_totals
     need(not apart, "totals would have a block of this site's own (shares-site-totals)")
-    if is_centred(basis) and not isinstance(basis.sigma, str):
+    if is_centred(basis):
         need(basis.sigma >= MIN_SIGMA, f"kernels are narrower than {MIN_SIGMA:g}")
 
 

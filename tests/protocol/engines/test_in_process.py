@@ -60,6 +60,7 @@ def _fine(step, payload):
     return step
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_a_failure_of_its_clients():
     engine = InProcess({"a": _fine, "b": _exits}, workers=2)
     for _ in range(2):
