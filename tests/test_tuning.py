@@ -43,6 +43,7 @@ def rows():
     return X, table.target.values(), table.sensitive_features["sex"].values()
 
 
+@pytest.mark.slow
 def test_a_warm_start_ends_where_a_cold_one_does():
     tables, chosen_method = dealt(shifted(), 3), method("agnosticfair", tau=0.05, **SMALL)
     cold = fit(tables, chosen_method)
@@ -182,6 +183,7 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
         found.pick(0.5)
 
 
+@pytest.mark.slow
 def test_weights_count_in_the_frontier_as_rows_do(rows):
     X, y, s = rows
     kept = np.arange(len(X)) % 5 > 0

@@ -347,7 +347,7 @@ def rehearsed(
             open_steps=policy.open_steps,
             rows=(rows or {}).get(one.site, ""),
         )
-    return replace(engine, handlers=sites, _pool=[]), roster
+    return replace(engine, handlers=sites), roster
 
 
 def rehearsal_policy(
