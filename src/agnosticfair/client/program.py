@@ -45,8 +45,7 @@ def subgroups_of(client: Client, task: Task, rows: Distinct) -> Memberships:
 
 
 def weight_functions(client: Client, task: Task) -> Weights:
-    """The task's weight functions of the distinct rows: subgroups, or clients or kernels, overall last; for
-    ``client.kept``."""
+    """The task's weight functions of the distinct rows: subgroups, or clients or kernels, overall last."""
     if task.subgroups is not None:
         return subgroups_of(client, task, client.cached(task, distinct))
     ones = np.ones((len(client.rows), 1))
