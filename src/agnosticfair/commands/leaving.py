@@ -266,12 +266,10 @@ def private_fit(
     fitted.model.save(out)
     cards = card_files(private_card(fitted, target), out.stem)
     write_files(out.parent, cards)
-    certified = {
-        name: str(certificate) for name, certificate in certificates(fitted, tables)[0].items()
-    }
+    certified = {name: str(one) for name, one in certificates(fitted, tables)[0].items()}
     if as_json:
-        content = {"certificate": certified, **dict(fitted.model.privacy or {})}
-        return print(json.dumps({"model": str(out), "method": method.name, **content}, indent=1))
+        record = {"model": str(out), "method": method.name, "certificate": certified}
+        return print(json.dumps(record | dict(fitted.model.privacy or {}), indent=1))
     print(f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s.")
     for name, sentence in certified.items():
         print(plain(f"Certificate, by {name}: {sentence}", 8000))

@@ -15,7 +15,7 @@ from agnosticfair.commands import options
 from agnosticfair.commands.options import Columns, Dialect, Force, ModelFile, example, with_dialect
 from agnosticfair.commands.output import check_file, write_files
 from agnosticfair.commands.rows import labelled, scores, show_scores, warned
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, plain
 
 if TYPE_CHECKING:
     from agnosticfair.data.storage import Decided
@@ -88,15 +88,14 @@ def predict(
     table = read_rows(
         file, loaded.encoding, sensitive_features=loaded.further_columns, dialect=dialect
     )
-    copied = read_columns(file, keep or (), called(file), dialect)
+    columns: dict[str, Sequence[Any]] = {**read_columns(file, keep or (), called(file), dialect)}
     labels, positive = (loaded.negative, loaded.positive), loaded.predict(table, called(file))
-    columns: dict[str, Sequence[Any]] = {**copied}
     columns["prediction"] = [labels[k] for k in positive]
     columns["probability"] = loaded.probabilities(table).tolist()
     if explain:
         columns |= _explained(loaded, table)
     for sentence in far_outside(loaded.encoding, table):
-        print("Warning:", sentence)
+        print("Warning:", plain(sentence))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

@@ -47,16 +47,8 @@ NOISE = (1e-3, 1e6)
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a request is held against.
-
-    Parameters
-    ----------
-    policy : SitePolicy
-    outline : SummaryStatistics
-        Of the schema; without one, what this site sent of its rows.
-    bins : callable
-        From a column, its edges and a fold to whether enough rows lie in every bin.
-    """
+    """What a request is held against.  outline: of the schema; without one, what this site sent of its rows.  bins:
+    from a column, its edges and a fold to whether enough rows lie in every bin."""
 
     policy: SitePolicy
     outline: SummaryStatistics
