@@ -52,18 +52,15 @@ from agnosticfair.site.guard import rehearsed
 from agnosticfair.threads import cpus, one_thread
 
 
-def in_process(
-    tables: Mapping[str, Table | Stream], workers: int = 1, device: str | None = None
-) -> InProcess:
+def in_process(tables: Mapping[str, Table | Stream], device: str | None = None) -> InProcess:
     """An engine whose clients hold these tables, answered for by that many processes, which share the
     processors for what is streamed.  device: of PyTorch, on which a rule's rows are added up."""
     if not tables:
         raise SettingsError("there are no clients: give at least one table")
-    threads = max(1, cpus() // max(1, workers))
     handlers = {
-        key: partial(answer, Client(key, table, threads, device)) for key, table in tables.items()
+        key: partial(answer, Client(key, table, cpus(), device)) for key, table in tables.items()
     }
-    return InProcess(handlers, workers)
+    return InProcess(handlers)
 
 
 def fit(

@@ -234,7 +234,7 @@ def test_the_explorer_knows_every_metric(look, tmp_path, metric, monkeypatch):
     assert mixed(page)["hard"][1] == pytest.approx(found, abs=1e-6)
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_has_a_verdict_contents_and_number_fields(browser, suite, scheme):
     page = browser.new_page(viewport={"width": 390, "height": 900}, color_scheme=scheme)
     page.goto(url(suite / "report.html"))
@@ -259,6 +259,5 @@ def test_the_page_has_a_verdict_contents_and_number_fields(browser, suite, schem
     page.close()
 
 
-@pytest.mark.slow
 def test_the_page_is_accessible(accessible, suite):
     accessible((suite / "report.html").read_text())

@@ -29,11 +29,14 @@ from agnosticfair.runs.provenance import as_json
 from agnosticfair.settings import from_config
 from agnosticfair.threads import one_thread
 
-Told = Callable[[dict[str, Any]], None]
+OnRound = Callable[[dict[str, Any]], None]
 
 
 def results(
-    engine: RemoteEngine, config: Mapping[str, Any], run: str, on_round: Told = lambda entry: None
+    engine: RemoteEngine,
+    config: Mapping[str, Any],
+    run: str,
+    on_round: OnRound = lambda entry: None,
 ) -> dict[str, bytes]:
     """The files of a run: its fit over the sites, or of a check what the sites said.  on_round: is given every round's
     entry of the history."""
@@ -48,8 +51,8 @@ def results(
     else:
         stated = stated_certificates(certified_limit)
         content = as_content(stated, {})
-        kept = limit_record(certified_limit, stated[content["sensitive_feature"]])
-        certificate = sealed({"run": run, **content, **kept})
+        stated_limit = limit_record(certified_limit, stated[content["sensitive_feature"]])
+        certificate = sealed({"run": run, **content, **stated_limit})
     files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}

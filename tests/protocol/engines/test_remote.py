@@ -616,6 +616,7 @@ def test_secure_sums_over_a_line_give_the_same_model(name, network, files, tmp_p
         fit(engine, "fairfl")
 
 
+@pytest.mark.slow
 def test_private_sums_over_a_line_spend_a_budget_at_the_sites(files, tmp_path):
     """From 'deploy init' to the model: every site adds its share of the noise, and keeps its own ledger."""
     from agnosticfair.data.schema import schema_of
@@ -765,6 +766,7 @@ def test_privacy_without_what_it_needs_is_refused(files):
         site_of(node_config("north", "a.csv", **private))
 
 
+@pytest.mark.slow
 def test_rows_that_change_in_a_run_or_before_it_is_resumed_are_refused_with_the_site(
     files, tmp_path
 ):
