@@ -118,7 +118,16 @@ class Model:
         return decisions.further_columns(self.rule, self.estimates, self.encoding)
 
     def explain(self, table: Table, who: str = "the data") -> Explanation:
-        """What every row's score is made of, where the model is a rule."""
+        """What every row's score is made of, where the model is a rule.
+
+        Parameters
+        ----------
+        table, who : as in ``decision``
+
+        Returns
+        -------
+        Explanation
+        """
         if self.rule is None or self.estimates is None:
             raise ModelError(
                 f"a model of method {self.method.get('name')!r} has no rule to explain: train one with method 'rule'"
@@ -133,16 +142,34 @@ class Model:
         return Reading(self.encoding, self.positive)
 
     def decision(self, table: Table, who: str = "the data") -> np.ndarray:
-        """Signed distances d_w(x), (n,), positive where the model says ``positive``.
+        """Signed distances d_w(x), positive where the model says ``positive``.
 
-        The table needs no label and no groups; ``who`` names its rows in errors.
+        Parameters
+        ----------
+        table : Table
+            Needs no label and no groups.
+        who : str
+            Names the rows in errors.
+
+        Returns
+        -------
+        (n,) array
         """
         if self.rule is not None and self.estimates is not None:
             return decisions.scores(self.rule, self.estimates, self.encoding, table, who)
         return self.scores(encode(self.encoding, table, who))
 
     def scores(self, X: np.ndarray) -> np.ndarray:
-        """Signed distances, (n,), of rows that are encoded already, (n, d)."""
+        """Signed distances of rows that are encoded already.
+
+        Parameters
+        ----------
+        X : (n, d) array
+
+        Returns
+        -------
+        (n,) array
+        """
         if self.rule is not None:
             raise ModelError(
                 "a rule decides from a table's columns, not from encoded rows: use decision(table)"
@@ -154,13 +181,33 @@ class Model:
         return decide(self.network["name"], self.network["hidden"], self.w, X)
 
     def probabilities(self, table: Table, who: str = "the data") -> np.ndarray:
-        """Probability of the positive label, (n,)."""
+        """Probability of the positive label.
+
+        Parameters
+        ----------
+        table, who : as in ``decision``
+
+        Returns
+        -------
+        (n,) array
+            Between 0 and 1.
+        """
         if self.estimates is not None:
             return predict(self.estimates, self.encoding, self.estimates.folds, table, who)[0]
         return sigmoid(self.decision(table, who))
 
     def predict(self, table: Table, who: str = "the data") -> np.ndarray:
-        """Decisions, (n,): 1 for the positive label, 0 for the other one."""
+        """Decisions.
+
+        Parameters
+        ----------
+        table, who : as in ``decision``
+
+        Returns
+        -------
+        (n,) array of int
+            1 for the positive label, 0 for the other one.
+        """
         return (self.decision(table, who) > 0).astype(np.int64)
 
     def to_bytes(self) -> bytes:
