@@ -40,7 +40,7 @@ class Inner(Protocol):
 
 
 class Steps(Protocol):
-    """What is asked of clients round by round, from state to state, which are frozen dataclasses."""
+    """What is requested of clients round by round, from state to state, which are frozen dataclasses."""
 
     def init(self, plan: Plan, beginning: Beginning) -> Any:
         """The state before the first round: an ``Inner``."""
@@ -63,7 +63,7 @@ class Solver(Steps, Protocol):
         ...
 
     def before(self, plan: Plan) -> Broadcast[Any] | None:
-        """What is asked before the first round, if anything."""
+        """What is requested before the first round, if anything."""
         ...
 
     def worst_cases(self, state: Any) -> tuple[float, float]:
