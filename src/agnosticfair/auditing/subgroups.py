@@ -53,6 +53,9 @@ MAX_PAIRS = 50_000
 MAX_PAIRED = 2_000
 """Values whose pairs a certificate has rows of; of more it has the values' own."""
 
+MAX_ROWS = 10**11
+"""Of a certificate that is read: nobody has counted more."""
+
 OF_DIFFERENCES = 0.75
 """Of what the bounds over subgroups may fail with, what those of differences have; those of ratios have the rest."""
 
@@ -175,10 +178,14 @@ class CountedSubgroups:
             named = axis.values if not axis.edges else bin_names(axis.edges, dated, missing)
             if axis.values != named or len({*axis.values}) < len(axis.values):
                 raise ValueError("axes")
+        if len({axis.name for axis in axes}) < len(axes):
+            raise ValueError("axes")
         sizes, counts, pairs = sizes_of(axes), np.array(sums["counts"]), np.array(sums["pairs"])
         subgroups = tuple(tuple((int(a), int(v)) for a, v in one) for one in sums["subgroups"])
         check_depth(sums["depth"])
         if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[2:] != (2, 2):
+            raise ValueError("counts")
+        if counts.max() > MAX_ROWS:
             raise ValueError("counts")
         if (
             subgroups[0] != ()
