@@ -149,10 +149,12 @@ ABOUT = {"issuer", "limit", "kept", "sentence", *FREE, *SEALS}
 IDENTITY = ("model", "rows")
 """Digests among the sums, of what was audited."""
 
-REQUEST = frozenset(
-    "target sensitive_features predictions numeric categorical drop positive threshold metric intersections columns "
-    "depth min_share bins limit confidence precision mixtures kernels bound sigma floor seed cluster".split()
-)
+REQUEST = {
+    *("target", "sensitive_features", "intersections", "predictions", "positive", "threshold"),
+    *("numeric", "categorical", "drop", "cluster", "seed"),
+    *("columns", "depth", "min_share", "bins", "mixtures", "kernels", "sigma", "bound", "floor"),
+    *("metric", "confidence", "precision", "limit"),
+}
 """What the certificate of the command carries of its request, so that whoever has the rows can make it again."""
 
 
@@ -388,13 +390,11 @@ def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
         yield "whether its limit is kept is neither true nor false"
     if kept and not true.upper <= limit:
         yield f"it says that the limit {limit:g} is kept where its sums give {true.upper:.6f}"
-    if claims["sentence"] != limit_sentence(limit, kept, true):
+    if claims["sentence"] != limit_sentence(limit, bool(kept), true):
         yield "what it says of the limit is not what its sums give"
 
 
-def _sums_hold(
-    claims: Mapping[str, Any], counted: CountedSubgroups, delta: float
-) -> Iterator[str]:
+def _sums_hold(claims: Mapping[str, Any], counted: CountedSubgroups, delta: float) -> Iterator[str]:
     """Whether the counts fit each other, and none that they show is left out: the audit's own search, asked of the
     file."""
     if not 0 < counted.min_share <= LARGEST_MIN_SHARE:

@@ -148,6 +148,16 @@ class CountedSubgroups:
         """Rows of every subgroup, (M,)."""
         return self.counts.sum(axis=(1, 2, 3))
 
+    @property
+    def listed(self) -> list[Subgroup]:
+        """The subgroups that hold the least share of rows: those of which a certificate has a record, in its order."""
+        return [self.subgroups[m] for m in np.flatnonzero(self.large)]
+
+    @property
+    def large(self) -> np.ndarray:
+        """Which subgroups hold the least share of rows, (M,) of bool."""
+        return np.asarray(self.total >= self.min_share * self.total[0])
+
     def sample(self, metric: str, precision: float) -> confidence.Sample:
         """What is known before any decision is looked at."""
         rows = confidence.compared(self.counts, metric)[1]
@@ -369,8 +379,7 @@ def records(
             depth=len(counted.subgroups[m]),
         )
 
-    large = counted.total >= counted.min_share * counted.total[0]
-    return tuple(record(m) for m in np.flatnonzero(large).tolist())
+    return tuple(record(m) for m in np.flatnonzero(counted.large).tolist())
 
 
 def checked_groups(counted: CountedSubgroups, groups: Sequence[str], metric: str) -> None:

@@ -369,9 +369,9 @@ def _above(expected: np.ndarray, L: float) -> np.ndarray:
     return expected + np.sqrt(2 * expected * L) + 2 * L / 3
 
 
-def _below(count: np.ndarray, L: float) -> np.ndarray:
+def _below(count: ArrayLike, L: float) -> np.ndarray:
     """What the expectation of a count exceeds with probability at most exp(-L): Chernoff's lower tail, solved."""
-    return (np.sqrt(np.asarray(count) + L / 2) + np.sqrt(L / 2)) ** 2
+    return np.asarray((np.sqrt(np.asarray(count) + L / 2) + np.sqrt(L / 2)) ** 2)
 
 
 def _enough(sample: Sample, rows: np.ndarray, total: np.ndarray) -> np.ndarray:
