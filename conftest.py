@@ -7,6 +7,8 @@ import shutil
 from itertools import count
 from pathlib import Path
 
+os.environ["OMP_NUM_THREADS"] = "1"  # as many processes as cores: more threads wait for each other
+
 import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
@@ -17,8 +19,9 @@ from agnosticfair.cli import main
 from agnosticfair.commands import output
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.table import Table
-from agnosticfair.protocol.privacy import site
-from agnosticfair.protocol.privacy.ledger import VARIABLE as LEDGERS
+from agnosticfair.mathematics.boosting import Boosting
+from agnosticfair.privacy import site
+from agnosticfair.privacy.ledger import VARIABLE as LEDGERS
 
 # a busy machine is no failure; few examples, the same in every run, unless all is asked for
 EVERY = "AGNOSTICFAIR_EVERY" in os.environ
@@ -100,6 +103,13 @@ def silent_progress():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(output, "FIRST", 86_400.0)
         yield
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Where trees are grown at all, and not how many or how well, is tested."""
+    most = Boosting.__init__.__defaults__
+    monkeypatch.setattr(Boosting.__init__, "__defaults__", (4, 3, *most[2:]))
 
 
 @pytest.fixture

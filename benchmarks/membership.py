@@ -19,7 +19,7 @@ from agnosticfair.data.summary import summary_statistics
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.linear import log_loss
 from agnosticfair.methods import Network, method
-from agnosticfair.private import Budget, fit_private
+from agnosticfair.privacy.fit import Budget, fit_private
 from agnosticfair_research.datasets import load_dataset
 
 

@@ -21,17 +21,17 @@ from agnosticfair.client.steps import answer
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import concatenate
 from agnosticfair.methods import method
-from agnosticfair.private import Budget
-from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.fit import Budget
+from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
     PrivateMoments,
     deviations,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite, discrete_gaussian
+from agnosticfair.privacy.site import PrivateSite, discrete_gaussian
+from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.server.plan import plan
 from agnosticfair_research.datasets import load_dataset
 
@@ -51,12 +51,9 @@ def main() -> None:
     z = budget.multipliers(ROUNDS)
     # where the canary's smoothed gradient is steepest, and its decision positive
     w = np.full((ROUNDS, task.encoding.width + 1), 1e-3) * np.arange(1, ROUNDS + 1)[:, None]
-    only = np.zeros(1)
     requests = [PrivateCounts(z["private_counts"], 0)]
     requests += [PrivateMoments(z["private_moments"], 0)]
-    requests += [
-        PrivateGradients(z["private_gradients"], 0, 1.0, w[k], only) for k in range(ROUNDS)
-    ]
+    requests += [PrivateGradients(z["private_gradients"], 0, 1.0, w[k]) for k in range(ROUNDS)]
     requests += [PrivateDecisions(z["private_decisions"], 0, w[-1])]
     oldest = int(np.argmax(rows.numeric["age"]))
     base, canary = rows.take(np.arange(20)), rows.take(np.array([oldest]))

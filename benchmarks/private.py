@@ -1,11 +1,11 @@
 """Accuracy and risk difference under differential privacy: Adult, 70/30, over two sites.
 
     python benchmarks/private.py --seeds 10 --epsilon 1,3,9
-    python benchmarks/private.py --seeds 10 --epsilon 1,3,9 --method agnosticfair --tau 0.05
+    python benchmarks/private.py --seeds 10 --epsilon 1,3,9 --method rule --tau 0.05
 
 Means over seeds, each a split of its own, with the epsilon that the accountant says was spent. Published at
 epsilon 3: 0.775 / 0.006 (Differentially private fair binary classification, 2024), DP-FERMI 0.775 / 0.013
-and 0.800 / 0.102. `agnosticfair` is over single values: categories, and the bins of age and hours, that hold a
+and 0.800 / 0.102. `rule` is over single values: categories, and the bins of age and hours, that hold a
 twentieth of the rows. `inf` is `fairfl` without privacy, by the exact solver. With --site-rows whole sites are
 hidden: take many (--clients 100).
 """
@@ -24,7 +24,7 @@ from agnosticfair.data.summary import summary_statistics
 from agnosticfair.federation import fit
 from agnosticfair.mathematics.subgroups import members
 from agnosticfair.methods import method
-from agnosticfair.private import MIN_SUBGROUP, Budget, fit_private, schema_axes
+from agnosticfair.privacy.fit import MIN_SUBGROUP, Budget, fit_private, schema_axes
 from agnosticfair_research.datasets import load_dataset
 from agnosticfair_research.splits import iid
 

@@ -1,4 +1,4 @@
-"""Private fits of Adult at equal epsilon: the rule against fairfl and agnosticfair, on held-out rows.
+"""Private fits of Adult at equal epsilon: the rule against fairfl, on held-out rows.
 
     python benchmarks/private_rule.py [--epsilons 1,3] [--seeds 0-4]
 
@@ -16,7 +16,7 @@ from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.mathematics.basis import constant
 from agnosticfair.methods import method
-from agnosticfair.private import Budget, fit_private, schema_axes
+from agnosticfair.privacy.fit import Budget, fit_private, schema_axes
 from agnosticfair_research.datasets import dataset, load_dataset
 
 BINS = {
@@ -57,7 +57,6 @@ def main():
     table, spec = load_dataset("adult"), dataset("adult")
     taus = {
         "fairfl": (0.02, 0.05, 0.1),
-        "agnosticfair": (0.05, 0.1, 0.15),
         "rule, overall": (0.02, 0.05, 0.1),
         "rule, overall, bins": (0.02, 0.05, 0.1),
         "rule": (0.05, 0.1, 0.15),

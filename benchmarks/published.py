@@ -19,7 +19,7 @@ from agnosticfair import load_dataset
 from agnosticfair_research.benchmark import parsed
 from agnosticfair_research.datasets import dataset
 from agnosticfair_research.entrants import ENTRANTS, Train
-from agnosticfair_research.entrants.averaging import gap
+from agnosticfair_research.entrants.thresholds import gap
 from agnosticfair_research.splits import Split, dirichlet, iid
 
 RESULTS = Path(__file__).resolve().parents[1] / "research/report/published.json"

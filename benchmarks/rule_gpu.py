@@ -183,7 +183,15 @@ def coded(n, where, seed=1):
     fold = torch.zeros(n, dtype=torch.int16, device=where)
     bits = min(boosting.GRADIENT_BITS, 50 - n.bit_length())
     return rule_device.CodedOnDevice(
-        codes, None, y[None], torch.ones_like(y)[None], fold, 0, None, bits
+        Bins((CODES,) * COLUMNS, COLUMNS),
+        codes,
+        None,
+        y[None],
+        torch.ones_like(y)[None],
+        fold,
+        0,
+        None,
+        bits,
     )
 
 
@@ -205,25 +213,22 @@ def bare_counts(rows, way, where):
 
 def trees(n, where):
     """Levels of TREES trees, and the histogram of a root."""
-    rates, rows, bins = RECORD["rates"], coded(n, where), Bins((CODES,) * COLUMNS, COLUMNS)
-    growth, walk = (
-        growing.begin(bins, boosting.Boosting(trees=TREES, depth=5), 1, 0),
-        boosting.Walk(),
-    )
+    rates, rows = RECORD["rates"], coded(n, where)
+    growth = growing.begin(rows.bins, boosting.Boosting(trees=TREES, depth=5), 1, 0)
     levels = []
     while not growth.finished:
         forests = [
             (done, now) for done, now in zip(growth.done, growing.current(growth), strict=True)
         ]
         begin = time.perf_counter()
-        sums = rule_device.level_sums(walk, rows, bins, forests, max(growth.level, 0), growth.count)
+        sums = rule_device.level_sums(rows, forests, max(growth.level, 0), growth.count)
         levels.append([growth.level, len(growth.count), time.perf_counter() - begin])
         growth = growing.advance(growth, sums["hist"], sums["loss"])
-    way, slots = walk.ways[0], np.full(256, -1, np.int16)
+    way, slots = rows.ways[0], np.full(256, -1, np.int16)
     slots[0] = 0
     with torch.inference_mode(), where:
         way.place = rows.places()
-        took = seconds(lambda: rows.histogram(way, slots, bins), where)
+        took = seconds(lambda: rows.histogram(way, slots), where)
         plain, weighted = bare_counts(rows, way, where)
     read = n * (COLUMNS + 9) / rates["read"]
     entry = {

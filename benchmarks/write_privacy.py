@@ -36,16 +36,6 @@ COLUMNS = {
         "test risk difference": "{difference:.4f}",
         "certified on the training rows": "{at_most:.4f}",
     },
-    "agnosticfair": {
-        "epsilon": "{epsilon:g}",
-        "tau": "{tau:g}",
-        "seeds": "{seeds}",
-        "accuracy": "{accuracy:.3f}",
-        "test risk difference": "{difference:.3f}",
-        "certified": "{overall_at_most:.3f}",
-        "in the worst single value, test": "{worst:.3f}",
-        "certified in all of them": "{at_most:.3f}",
-    },
     "audit": {
         "noise": "{noise}",
         "epsilon is at least": "{at_least:.2f}",
@@ -61,9 +51,7 @@ COLUMNS = {
         "method": "`{method}`",
         "a site's answer, ms": "{site[0]:.1f} → {site[1]:.1f}",
         "coordinator, ms": "{coordinator[0]:.0f} → {coordinator[1]:.0f}",
-        "round, sites apart": "{apart:.2f}",
-        "round, one machine": "{together:.2f}",
-        "bytes": "{bytes:.3f}",
+        "round": "{apart:.2f}",
     },
 }
 """The page's tables by the names of their marks: headers, and how an entry's values are written."""

@@ -41,11 +41,9 @@ def timed(lines: str) -> str:
     threads = " and ".join(f"{ratio} (threads: {count})" for count, ratio in alike)
     subgroups, slower = re.findall(r"(\d+) subgroups.*ExponentiatedGradient (\S+) of it", lines)[0]
     text = (
-        f"Time: the rule over {subgroups} subgroups of Adult, with the additive learner, label and group in five "
-        f"folds, "
-        f"takes {threads} times scikit-learn's plain `LogisticRegression` of the label alone, and fairlearn's "
-        f"ExponentiatedGradient takes {float(slower):.1f} times the rule's, each at its better number of threads "
-        "(`benchmarks/fit_vs_fairlearn.py`, two cores)."
+        f"Time: the rule over {subgroups} subgroups of Adult (additive learner, label and group in five folds) takes "
+        f"{threads} times scikit-learn's `LogisticRegression` of the label alone; fairlearn's ExponentiatedGradient "
+        f"takes {float(slower):.1f} times the rule's (`benchmarks/fit_vs_fairlearn.py`, two cores)."
     )
     return fill(text, 118, break_on_hyphens=False) + "\n"
 

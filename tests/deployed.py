@@ -205,8 +205,9 @@ class Deployed:
             "on-failure": '"wait"',
             **values,
         }.items():
-            text, times = re.subn(f"(?m)^({name.replace('_', '-')}) = .*$", rf"\1 = {value}", text)
-            assert times == 1
+            line = f"{name.replace('_', '-')} = {value}"
+            text, times = re.subn(f"(?m)^{name.replace('_', '-')} = .*$", line, text)
+            text += "" if times else line + "\n"  # [run] is last
         own.write_text(text)
         write_files(self.rows, self.folder.parent)
         (self.folder / "state" / "run.json").unlink(missing_ok=True)

@@ -12,10 +12,9 @@ from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import method
-from agnosticfair.private import schema_axes
-from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.fit import schema_axes
+from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -23,7 +22,8 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateMoments,
     PrivateRates,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.privacy.site import PrivateSite
+from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import SubgroupSet, Task
 from agnosticfair.server import plan as server
 
@@ -45,7 +45,7 @@ def task_of(rows=ROWS) -> Task:
 REQUEST = {
     "private_counts": PrivateCounts,
     "private_moments": PrivateMoments,
-    "private_gradients": partial(PrivateGradients, temperature=0.3, w=W, active=np.zeros(1)),
+    "private_gradients": partial(PrivateGradients, temperature=0.3, w=W),
     "private_heads": partial(PrivateHeads, heads=HEADS, w=0.3 * ESTIMATES.arrays["w"][0]),
     "private_rates": partial(PrivateRates, error_costs=(1.0, 1.0), eps=0.3, shift=-0.2),
     "private_decisions": partial(PrivateDecisions, w=W),

@@ -432,7 +432,7 @@ def test_a_private_fit_writes_a_card_that_says_what_was_spent(files, call, tmp_p
     columns = ("--target", "income", "--sensitive-features", "sex")
     drafted = ("--outside", "clip", "--out", "agreed.json")
     assert call("schema", *files, *columns, *drafted)[0] == 0
-    request = ("--method", "agnosticfair", "--schema", "agreed.json", "--epsilon", "200")
+    request = ("--method", "rule", "--schema", "agreed.json", "--epsilon", "200")
     code, out, err = call("fit", *files, *columns, *request)
     assert code == 0, err
     assert "epsilon 200" in out

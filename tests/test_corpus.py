@@ -61,12 +61,18 @@ BAD_FILES = {
     "infinite": (people(age=at(3, "inf")), "'age'"),
     "huge": (people(age=at(3, "1e300")), "'age'"),
     "dates": (people(day=lambda i, v: f"{i % 28 + 1}/12/2020"), "write 2026-12-31"),
+    "named months": (people(day=lambda i, v: f"{i % 28 + 1} Dec 2020"), "write 2026-12-31"),
+    "colons": (people(separator=":"), "name its separator by --separator"),
     "times": (people(hour=lambda i, v: f"{i % 24:02}:00:00"), "neither numbers nor text"),
     "empty column": (people(note=const("")), "'note'"),
     "german": (people(separator=";").replace("income", "einkommen"), "no column 'income'"),
     "capitals": (GOOD.replace("income", "Income"), "did you mean 'Income'?"),
 }
 TRAINING_ONLY = {
+    "constants": (
+        people(age=const(1), pay=const(2), job=const("k")),
+        "every feature has one value",
+    ),
     "one label": (people(income=const("no")), "label"),
     "one group": (people(sex=const("F")), "'sex'"),
     "three labels": (people(income=lambda i, v: "abc"[i % 3]), "3 labels"),
@@ -97,7 +103,12 @@ LABELS = {"no label", "? label", "no group", "german", "capitals"}  # predict ne
 
 def bad_files():
     for (name, (content, words)), (kind, line) in product(BAD_FILES.items(), COMMANDS.items()):
-        if kind in ("predict", "evaluate") and name in ("dates", "times", "empty column"):
+        if kind in ("predict", "evaluate") and name in (
+            "dates",
+            "named months",
+            "times",
+            "empty column",
+        ):
             continue  # a model reads its own columns alone
         if kind == "predict" and name in LABELS:
             continue
@@ -264,6 +275,7 @@ def good_files():
         ("trailing separator", {"": lambda i, v: ""}, "Numeric: age, pay."),
         ("row index of pandas", {"": lambda i, v: i}, "Numeric: age, pay."),
         ("slashed dates", {"day": lambda i, v: f"2020/01/{i % 28 + 1:02}"}, "day: numeric, a date"),
+        ("german thousands", {"x": lambda i, v: f'"{i % 9 + 1}.045,50"'}, "x: numeric, numbers"),
         ("thousands", {"x": lambda i, v: f'"{i % 9 + 1},045"'}, "x: numeric, numbers written with"),
         (
             "dates",

@@ -12,7 +12,6 @@ from helpers import TABLES, request_of, small_table
 from agnosticfair.client import steps
 from agnosticfair.client import sums as client_sums
 from agnosticfair.client.client import Client
-from agnosticfair.commands.messages import _supposed
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit, in_process
@@ -24,12 +23,12 @@ from agnosticfair.mathematics.basis import Basis, BasisKind
 from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives
 from agnosticfair.methods import Method, method
 from agnosticfair.model import load_model
+from agnosticfair.privacy.messages import UNSAID, dry_run
 from agnosticfair.protocol import requests
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
 from agnosticfair.protocol.rule import Learn
 from agnosticfair.server import solvers
 from agnosticfair.server.plan import trained_heads
-from agnosticfair.server.reveals import UNSAID, explain
 from agnosticfair.server.trainers import TRAINERS
 from agnosticfair.site.checks import request_check
 
@@ -139,7 +138,6 @@ DESCENT = SimpleNamespace(
     init=begun,
     request=lambda state: Gradient(state.w),
     step=moved,
-    largest_requests=lambda state: {"every round": Gradient(state.w)},
     worst_cases=lambda state: (float("nan"), float("nan")),
     start_of=lambda state: None,
 )
@@ -171,7 +169,7 @@ def test_a_solver_from_outside_is_fitted_and_resumed(tmp_path):
     resumed = fit(TABLES, method, positive="yes", checkpoint=tmp_path)
     assert resumed.model.w.tobytes() == fitted.model.w.tobytes()
     assert fit(TABLES, "fl", positive="yes").converged  # others' methods are solved as before
-    told = {m.step: m for m in explain(method, _supposed(5, 2, 300), ["a", "b"], 0.5) if m.reveals}
+    told = {m.step: m for m in dry_run(method, small_table(300), 2, positive="yes") if m.reveals}
     assert (
         told["gradient"].reveals["gradient"] == "how w would change: of one row, what it looks like"
     )
@@ -219,7 +217,6 @@ PRIOR = SimpleNamespace(
     init=before_the_prior,
     request=lambda state: state.request,
     step=the_prior,
-    largest_requests=lambda state: {"the round": state.request},
     worst_cases=lambda state: (float("nan"), float("nan")),
     start_of=lambda state: None,
     estimates_of=lambda state, plan: Estimates(
@@ -303,7 +300,9 @@ def test_a_field_of_a_round_s_sums_reaches_the_server(monkeypatch):
     monkeypatch.setitem(requests.REVEALS, "psi_right", "right decisions")  # from stated.REVEALS
     client, chosen_method = Client("a", small_table(300)), method("agnosticfair", kernels=5)
     told = {
-        m.step: m.reveals for m in explain(chosen_method, _supposed(5, 2, 300), ["a", "b"], 0.5)
+        m.step: m.reveals
+        for m in dry_run(chosen_method, small_table(300), 2, positive="yes")
+        if m.reveals
     }
     assert told["sums"]["psi_right"] == "right decisions"
     request = request_of([client], chosen_method)

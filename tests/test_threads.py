@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from helpers import open_fifo
 
+from agnosticfair.errors import SettingsError
+from agnosticfair.threads import parallel
+
 TASK = """
 import time
 
@@ -50,3 +53,13 @@ def test_what_works_for_a_process_ends_with_it(by, tmp_path):
         with suppress(ProcessLookupError):
             main.kill()
             main.wait()
+
+
+def die(task):
+    os._exit(1)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_a_sentence():
+    with pytest.raises(SettingsError, match="fewer jobs"):
+        parallel(die, [1, 2], 2)

@@ -16,7 +16,7 @@ from agnosticfair.deploy.node import read_site
 from agnosticfair.deploy.site import reason, respond
 from agnosticfair.federation import counts_of_all, summaries
 from agnosticfair.methods import method
-from agnosticfair.private import imagined
+from agnosticfair.privacy.fit import imagined
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.messages import Broadcast, pack, unpack

@@ -10,10 +10,9 @@ from scipy.optimize import linprog
 
 from agnosticfair_research.deployments import MIN_ROWS, MIN_SHARE
 from agnosticfair_research.entrants import ENTRANTS, Train
-from agnosticfair_research.entrants.averaging import gap
 from agnosticfair_research.entrants.fairlearn import control_column
 from agnosticfair_research.entrants.plugin import apart_by, one_multiplier
-from agnosticfair_research.entrants.thresholds import moved_within, rate_threshold
+from agnosticfair_research.entrants.thresholds import gap, moved_within, rate_threshold
 from agnosticfair_research.splits import dirichlet, iid
 
 published = script("published")
@@ -120,7 +119,7 @@ def test_the_column_controlled_for_tells_most_of_the_group_and_no_label(train):
         k: replace(t, target=replace(t.target, codes=1 - t.target.codes))
         for k, t in train.clients.items()
     }
-    assert (control_column(replace(train, clients=other, made={})) == codes).all()
+    assert (control_column(replace(train, clients=other, cache={})) == codes).all()
     s, counts = train.pooled.s, np.bincount(codes)
     assert len(counts) > 1
     for k in range(len(counts) - 1):  # the last one is the rest

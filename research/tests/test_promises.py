@@ -78,7 +78,7 @@ def test_no_row_is_fitted_on_and_certified(adult):
     train = Train(clients, ">50K", "sex", 0)
     fitting, held = halves(train)
     assert sum(map(len, fitting.clients.values())) + len(held) == 2000
-    assert fitting.made is not train.made
+    assert fitting.cache is not train.cache
 
 
 @pytest.mark.slow

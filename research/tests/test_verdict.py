@@ -14,7 +14,7 @@ def cell(entrant, seed=0, data="adult", balanced=0.7, p90=0.1, top=0.2, positive
     test = NUMBERS | {"balanced_accuracy": balanced, "positive_rate": positives}
     differences = {"count": 3, "mean": 0.05, "p90": p90, "max": top}
     row = {"limit": 0.1, "request": 0.1, "kept": True}
-    setting = {"request": 0.1, "test": test, "all": differences, "kinds": {"pair": differences}}
+    setting = {"request": 0.1, "test": test, "all": differences, "kinds": {"pair": p90}}
     place = {"dataset": data, "seed": seed, "protocol": "balanced", "entrant": entrant}
     return (
         {"commit": "abc", "clean": True, "seconds": 1.0}

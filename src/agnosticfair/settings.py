@@ -296,6 +296,10 @@ def from_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_config(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a run that says these settings, and leaves room for the others."""
-    values = {s.key: settings.get(s.name, "") for s in SETTINGS.values() if s.option is not None}
+    """The configuration of a run that says these settings.
+
+    >>> to_config({"max_rounds": 3, "subgroups_by": ("town", "site")})
+    {'max-rounds': 3, 'subgroups-by': 'town,site'}
+    """
+    values = {SETTINGS[name].key: value for name, value in settings.items()}
     return {key: ",".join(map(str, v)) if isinstance(v, tuple) else v for key, v in values.items()}

@@ -6,7 +6,7 @@ from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import dealt, small_table, streamed
+from helpers import client_rows, dealt, small_table, streamed, write
 
 from agnosticfair.auditing import limit as limits
 from agnosticfair.auditing.audit import counting
@@ -20,9 +20,12 @@ from agnosticfair.auditing.limit import (
 )
 from agnosticfair.auditing.proof import sealed, verify
 from agnosticfair.data import files
+from agnosticfair.data.files import Roles
+from agnosticfair.data.schema import load_schema, under
 from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, SettingsError
 from agnosticfair.federation import fit, in_process
+from agnosticfair.model import load_model
 from agnosticfair.protocol.engines.relay import Relay
 
 
@@ -219,8 +222,6 @@ def test_weighted_rows_have_no_limit():
 def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call):
     import json
 
-    from helpers import client_rows, write
-
     from agnosticfair import AgnosticFairClassifier
 
     rng = np.random.default_rng(0)
@@ -254,6 +255,26 @@ def test_the_estimator_and_the_command_keep_a_limit(tmp_path, monkeypatch, call)
     code, _, err = call("fit", file, *send, "--checkpoint", "kept", "--force")
     assert code == 2
     assert "leave out --checkpoint" in err
+
+
+def test_the_command_s_model_under_a_schema_and_a_limit_is_that_of_sites(
+    call, tmp_path, monkeypatch
+):
+    """It was fitted on ranges and bins of half the rows, not on those that were agreed on."""
+    monkeypatch.setattr(limits, "MAX_FITS", 1)
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path / "rows.csv", client_rows(0, 900))
+    named = ("--target", "income", "--sensitive-features", "sex")
+    assert call("schema", file, *named, "--out", "agreed.json")[0] == 0
+    limit = {"limit": 0.9, "precision": 0.4}
+    more = ("--limit", 0.9, "--precision", 0.4, "--schema", "agreed.json")
+    assert call("fit", file, *named, *more)[0] in (0, 3)
+    schema = load_schema("agreed.json")
+    sites = in_process(
+        {"rows": under(schema, files.read_table(file, Roles("income", ("sex",))), "")}
+    )
+    deployed, _ = fit_within(sites, sensitive_features="sex", schema=schema, **limit)
+    assert load_model("model.safetensors").digest == deployed.model.digest
 
 
 def people(seed, n=600, times=3):

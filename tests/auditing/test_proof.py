@@ -92,6 +92,7 @@ def changed(told, path, value):
     return told
 
 
+@pytest.mark.slow
 def test_more_than_a_hundred_tamperings_are_refused():
     send = {"mixtures": True, "basis": gaussian(4, 1.0)}
     seal = proof.sealed(certificate(subgroups=("job",), **send), bytes(range(32)))
@@ -107,6 +108,7 @@ def test_more_than_a_hundred_tamperings_are_refused():
         assert verify(cut, key), gone
 
 
+@pytest.mark.slow
 def test_a_forger_who_makes_the_digest_anew_is_refuted_by_the_sums():
     one_certificate = certificate(subgroups=("job",))
     numbers = [

@@ -11,9 +11,9 @@ pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 from agnosticfair.data.files import Roles
 from agnosticfair.deploy import admin, door, runner
 from agnosticfair.deploy.folder import Federation, read_config, read_settings, write_folder
-from agnosticfair.deploy.masking import LIST, load_secret, read_key_list, read_secret
+from agnosticfair.deploy.masking import LIST, read_key_list
 from agnosticfair.deploy.node import load_key, read_site
-from agnosticfair.deploy.secrets import public_key, tls_end
+from agnosticfair.deploy.secrets import masking_key, public_key, read_key, tls_end
 from agnosticfair.errors import FederationError, SettingsError
 
 
@@ -73,7 +73,7 @@ def test_the_list_of_masking_keys_follows_who_comes_and_goes(folder, call, tmp_p
     call("deploy", "add-site", folder, "east=east.csv")
     version, now = keys_of(folder)
     assert (version, sorted(now)) == (2, ["east", "north", "south", "west"])
-    assert read_secret(folder / "keys" / "east.mask", "east").public == now["east"]
+    assert read_key(folder / "keys" / "east", "east").public == now["east"]
     config = read_site(folder / "sites" / "east.toml").config
     assert config["mask-keeper"] == read_site(folder / "sites" / "north.toml").config["mask-keeper"]
     assert config["min-sites"] == 2
@@ -82,17 +82,16 @@ def test_the_list_of_masking_keys_follows_who_comes_and_goes(folder, call, tmp_p
     call("deploy", "rotate-key", folder, "north")
     version, now = keys_of(folder)
     assert version == 4
-    assert read_secret(folder / "keys" / "north.mask", "north").public == now["north"]
+    assert read_key(folder / "keys" / "north", "north").public == now["north"]
     assert now["north"] != before["north"]
     assert call("deploy", "renew", folder)[0] == 0
     assert keys_of(folder) == (4, now)  # a certificate has nothing to do with it
-    identity = load_secret(tmp_path / "own" / "south.mask", "south")
-    sent = ("--mask-public", tmp_path / "own" / "south.mask.pub")
-    connection = held(folder, "south")
+    load_key(tmp_path / "own" / "south", "south")
+    sent = ("--public", tmp_path / "own" / "south.pub")
     assert call("deploy", "rotate-key", folder, "south", *sent)[0] == 0
-    assert keys_of(folder)[1]["south"] == identity.public
-    assert held(folder, "south") == connection
-    assert not (folder / "keys" / "south.mask").exists()  # the secret is the site's
+    assert keys_of(folder)[1]["south"] == read_key(tmp_path / "own" / "south", "south").public
+    assert keys_of(folder)[1]["south"] == masking_key(held(folder, "south"))
+    assert not (folder / "keys" / "south").exists()  # the secret is the site's
 
 
 def test_a_list_that_cannot_follow_is_a_sentence_and_nothing_is_changed(folder, call):

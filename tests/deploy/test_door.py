@@ -23,6 +23,7 @@ from agnosticfair.deploy.folder import Federation, read_settings, write_folder
 from agnosticfair.deploy.frames import LENGTHS, frame, site_tls
 from agnosticfair.deploy.node import cause, load_key, read_site
 from agnosticfair.deploy.secrets import tls_files
+from agnosticfair.errors import FederationError
 
 HELLO = {"id": "1", "step": "hello", "round": 0, "content": b""}
 
@@ -350,11 +351,8 @@ class Verify(ssl.SSLCertVerificationError):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (Verify(node.NOT_YET), "this machine's clock is behind"),
-        (
-            Verify(node.EXPIRED),
-            "'agnosticfair deploy renew'",
-        ),
+        (Verify(9), "this machine's clock is behind"),
+        (Verify(10), "'agnosticfair deploy renew'"),
         (Verify(62), "is not for the address"),
         (Verify(19), "is of another authority than"),
         (ConnectionRefusedError(), "no run goes on there"),
@@ -399,3 +397,23 @@ def test_threads_end_with_the_door(folder):
     with opened(folder):
         connected(folder)
     assert threading.active_count() == before
+
+
+def test_a_port_that_fails_ends_the_run(folder, monkeypatch):
+    """A helper that died was invisible: the run waited for sites that nobody let in."""
+
+    def broken(self):
+        raise RuntimeError("broken")
+
+    with opened(folder) as line:
+        monkeypatch.setattr(Door, "_look", broken)
+        wait(lambda: line._failed, "the failure", pause=0.05)
+        with pytest.raises(FederationError, match="the port for sites is shut: RuntimeError"):
+            line.collect(0.0)
+
+
+def test_a_key_or_certificate_that_is_being_replaced_shuts_nobody_out(folder):
+    with opened(folder) as line:
+        (folder / "tls" / "server.crt").write_text("half")
+        line._look()
+        assert "welcome" in connected(folder)[1]

@@ -292,4 +292,4 @@ def test_the_coordinator_has_the_same_model_and_no_sum(bank):
     assert bank.result("history.json")["certificate"]
     for name in SITES:  # a restart finds its session, for it is kept beside the key
         assert (bank.folder / "keys" / f"{name}.sessions").stat().st_mode & 0o077 == 0
-        assert (bank.folder / "keys" / f"{name}.mask").stat().st_mode & 0o077 == 0
+        assert (bank.folder / "keys" / name).stat().st_mode & 0o077 == 0

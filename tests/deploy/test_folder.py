@@ -10,16 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import dealt, small_table
+from helpers import small_table
 
 from agnosticfair.cli import main
 from agnosticfair.client.steps import STEPS
 from agnosticfair.data.files import Roles
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import fit, in_process
-from agnosticfair.methods import METHODS, method
-from agnosticfair.protocol.messages import pack
-from agnosticfair.server.reveals import UNSAID, explain
+from agnosticfair.methods import method
 
 
 @pytest.fixture
@@ -102,54 +100,6 @@ def test_a_folder_that_is_no_federation_is_told(tmp_path, capsys):
     assert "'deploy init'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "chosen_method",
-    [
-        *METHODS.values(),
-        *(method("agnosticfair", centres=c) for c in ("rows", "ranges")),
-        *(method(name, network="mlp") for name in ("fl", "agnosticfair")),
-    ],
-    ids=lambda method: f"{method.name}-{method.basis.centres}{'-mlp' if method.network else ''}",
-)
-def test_what_is_explained_is_what_is_sent(chosen_method):
-    if chosen_method.network:
-        pytest.importorskip("torch")
-    rows = small_table(300, 3)
-    engine, sizes = in_process(dealt(rows, 3)), {}
-
-    class Weighing:
-        def clients(self):
-            return engine.clients()
-
-        def exchange(self, step, payload, keys, deadline):
-            answers = engine.exchange(step, payload, keys)
-            request = 0 if payload is None else len(pack(payload))
-            sizes[step] = (request, {len(pack(reply)) for reply in answers.values()})
-            return answers
-
-    fit(Weighing(), method(chosen_method, max_rounds=2), positive="yes")
-    from agnosticfair.data.summary import summary_statistics
-
-    messages = explain(chosen_method, summary_statistics(rows, "all"), engine.clients(), 1 / 3)
-    found = {(m.step, m.sender): m.size for m in messages}
-    for step in {
-        "sums",
-        "average",
-        "clusters",
-        "moments",
-        "train",
-    } & sizes.keys():
-        request, answered = sizes[step]
-        assert answered == {found[step, "site"]}
-        assert abs(request - found[step, "server"]) < 200  # numbers in the header have other digits
-    now_and_then = {"trials"}  # where decisions refuse a step, as large as is told at most
-    assert {m.step for m in messages} - {"hello"} - now_and_then == sizes.keys() - now_and_then
-    if "trials" in sizes:
-        assert max(sizes["trials"][1]) <= found["trials", "site"] < 1_000_000
-    assert all({*m.reveals} == {*m.fields} for m in messages if m.sender == "site")
-    assert UNSAID not in {words for m in messages for words in m.reveals.values()}
-
-
 def test_every_step_stands_in_the_documents_table():
     page = (Path(__file__).parents[2] / "docs" / "messages.md").read_text()
     table = page.partition("## The messages")[2].partition("\n## ")[0]
@@ -190,59 +140,6 @@ def test_a_gradient_over_one_row_is_that_row_and_its_label():
     solved = weights[unit] / offsets[unit] * w[d : 2 * d] + w[:d]
     np.testing.assert_allclose(solved, x, atol=1e-5)
     assert (gradients[-1] < 0) == (one.labels("yes")[0] > 0)
-
-
-def test_explain_messages_on_the_command_line(capsys):
-    with pytest.raises(SystemExit):
-        main(["explain-messages", "--features", "34", "--method", "agnosticfair"])
-    assert "WHOLE ROWS" not in capsys.readouterr().out
-    request = ["explain-messages", "--features", "34", "--method", "agnosticfair"]
-    with pytest.raises(SystemExit):
-        main([*request, "--centres", "rows"])
-    told = capsys.readouterr().out
-    assert "WHOLE ROWS" in told
-    assert "round 1" in told
-    with pytest.raises(SystemExit):
-        main(["explain-messages", "--json", "--method", "fl"])
-    messages = json.loads(capsys.readouterr().out)
-    steps = ["hello", "statistics", "sums", "sums", "histograms", *["subgroup_decisions"] * 3]
-    assert [m["step"] for m in messages] == steps
-
-
-def test_the_messages_of_a_network_are_explained_on_the_command_line(capsys):
-    pytest.importorskip("torch")
-    with pytest.raises(SystemExit):
-        main(["explain-messages", "--features", "34", "--network", "mlp"])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "round 1" in told
-    assert "of one row, THAT ROW" in told
-    with pytest.raises(SystemExit) as ended:
-        main(["explain-messages", "--network", "resnet"])
-    assert ended.value.code == 2
-    assert "no network 'resnet' here" in capsys.readouterr().err
-
-
-def test_messages_of_several_attributes_and_kinds_are_explained(tmp_path, capsys):
-    file = tmp_path / "north.csv"
-    rows = [f"{20 + i},{i % 3},{'FM'[i % 2]},{'abc'[i % 3]},{i % 5 // 3}" for i in range(60)]
-    file.write_text("\n".join(["age,zip,sex,race,y", *rows]))
-    request = ["explain-messages", str(file), "--target", "y", "--categorical", "zip", "--json"]
-    with pytest.raises(SystemExit) as ended:
-        main(
-            [
-                *request,
-                "--sensitive-features",
-                "sex",
-                "--sensitive-features",
-                "race",
-            ]
-        )
-    messages = json.loads(capsys.readouterr().out)
-    assert ended.value.code == 0
-    assert not [m for m in messages if m["step"] == "decisions"]  # no kernels
-    subgroups = [m["fields"]["counts"] for m in messages if m["step"] == "subgroup_decisions"]
-    # overall, four ages and three zips, and their pairs; by two labels, two decisions and the groups
-    assert subgroups == [f"{1 + 7 + 12} x {strata}" for strata in (12, 8)]
 
 
 def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys):

@@ -14,8 +14,8 @@ from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import merge, summary_statistics
 from agnosticfair.model import load_model
-from agnosticfair.private import Budget
-from agnosticfair.protocol.privacy.ledger import ledger_folder, spent
+from agnosticfair.privacy.fit import Budget
+from agnosticfair.privacy.ledger import ledger_folder, spent
 
 pytestmark = pytest.mark.slow
 

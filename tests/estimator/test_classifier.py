@@ -308,6 +308,7 @@ def people():
     return frame, table.target.values()
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("learner", ["additive", "trees", "linear"])
 @pytest.mark.filterwarnings("ignore:nearly everybody")
 def test_the_estimator_and_the_command_give_the_same_probabilities(
@@ -382,6 +383,7 @@ def test_costs_rates_and_awareness_of_a_rule(people):
         ).predict(X.drop(columns="sex"))
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("name", [*METHODS, "rule additive", "rule trees"])
 def test_a_weight_of_two_is_the_row_twice(name):
     rng = np.random.default_rng(0)

@@ -172,7 +172,7 @@ def test_levels_add_up_to_less_than_delta_and_few_rows_cost_little(seed):
 
 
 @pytest.mark.parametrize("metric", sorted(METRICS))
-@pytest.mark.parametrize("copies", [1, 30])
+@pytest.mark.parametrize("copies", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_the_bound_over_all_subgroups_holds_and_has_no_price_for_their_number(metric, copies):
     rng, delta, n, failed, margins = np.random.default_rng(4), 0.4, 20_000, 0, []
     rates = np.array(

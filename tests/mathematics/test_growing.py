@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agnosticfair.mathematics import growing
-from agnosticfair.mathematics.boosting import Boosting, CodedRows, Walk, histogram, level_sums
+from agnosticfair.mathematics.boosting import Boosting, CodedRows, histogram, level_sums
 from agnosticfair.mathematics.growing import advance, begin, current, result
 from agnosticfair.mathematics.trees import LEAF, Bins, margins, pack
 
@@ -21,27 +21,25 @@ def drawn(seed=0, n=300, folds=2, sizes=(9, 7, 8), numeric=2, heads=1):
     z = columns[0] / 4 - 1 + (columns[-1] % 3 == 1) + 0.5 * (columns[1 % len(sizes)] == 0)
     target = np.stack([z + r.normal(size=n) > 0 for _ in range(heads)])
     fold = r.integers(0, max(folds, 1), n)
-    rows = CodedRows(columns.T.copy(), columns, target, np.ones_like(target), fold, folds, None, 20)
-    return rows, Bins(sizes, numeric)
+    bins, every = Bins(sizes, numeric), np.ones_like(target)
+    return CodedRows(bins, columns.T.copy(), columns, target, every, fold, folds, None, 20), bins
 
 
 def take(rows, own):
     return CodedRows(
-        rows.codes[own], rows.columns[:, own], rows.target[:, own], rows.counts[:, own],
+        rows.bins, rows.codes[own], rows.columns[:, own], rows.target[:, own], rows.counts[:, own],
         rows.fold[own], rows.folds, rows.weights, rows.bits,
     )  # fmt: skip
 
 
 def grown(subgroups, bins, settings=SETTINGS, forget=False):
     growth = begin(bins, settings, len(subgroups[0].target), subgroups[0].folds)
-    walks = [Walk() for _ in subgroups]
     while not growth.finished:
         forests = list(zip(growth.done, current(growth), strict=True))
-        walks = [Walk() for _ in subgroups] if forget else walks
-        sums = [
-            level_sums(walk, rows, bins, forests, max(growth.level, 0), growth.count)
-            for walk, rows in zip(walks, subgroups, strict=True)
-        ]
+        if forget:
+            subgroups = [replace(rows, ways={}) for rows in subgroups]
+        level = max(growth.level, 0)
+        sums = [level_sums(rows, forests, level, growth.count) for rows in subgroups]
         growth = advance(growth, *(sum(own[k] for own in sums) for k in ("hist", "loss")))
     return growth
 
@@ -69,13 +67,13 @@ def test_rows_in_another_order_give_the_same_trees():
 def test_a_sibling_is_the_parent_less_the_other_child():
     rows, bins = drawn(folds=0)
     growth = begin(bins, SETTINGS, 1, 0)
-    walk, checked = Walk(), 0
+    checked = 0
     while not growth.finished:
         forests = list(zip(growth.done, current(growth), strict=True))
-        sums = level_sums(walk, rows, bins, forests, max(growth.level, 0), growth.count)
+        sums = level_sums(rows, forests, max(growth.level, 0), growth.count)
         if growth.level > 0:
             siblings = growth.count ^ [0, 1]
-            direct = level_sums(Walk(), rows, bins, forests, growth.level, siblings)["hist"]
+            direct = level_sums(replace(rows, ways={}), forests, growth.level, siblings)["hist"]
             assert np.array_equal(direct, growth.parents - sums["hist"])
             checked += len(direct)
         growth = advance(growth, sums["hist"], sums["loss"])
@@ -85,10 +83,9 @@ def test_a_sibling_is_the_parent_less_the_other_child():
 def test_the_smaller_child_is_counted():
     rows, bins = drawn(folds=0)
     growth = begin(bins, SETTINGS, 1, 0)
-    walk = Walk()
     while not growth.finished:
         forests = list(zip(growth.done, current(growth), strict=True))
-        sums = level_sums(walk, rows, bins, forests, max(growth.level, 0), growth.count)
+        sums = level_sums(rows, forests, max(growth.level, 0), growth.count)
         if growth.level > 0:
             n = sums["hist"][:, : bins.sizes[0], 2].sum(axis=1)
             assert (2 * n <= growth.parents[:, : bins.sizes[0], 2].sum(axis=1)).all()
@@ -167,17 +164,17 @@ def test_gain_is_counted_for_the_columns_that_matter():
 def test_a_request_out_of_order_is_answered_all_the_same():
     """A client that was ahead, or of another tree, begins anew from what the request says."""
     rows, bins = drawn(folds=0)
-    growth, walk, seen = begin(bins, SETTINGS, 1, 0), Walk(), []
+    growth, seen = begin(bins, SETTINGS, 1, 0), []
     while not growth.finished:
         forests = list(zip(growth.done, current(growth), strict=True))
         request = (forests, max(growth.level, 0), growth.count)
-        sums = level_sums(walk, rows, bins, *request)
+        sums = level_sums(rows, *request)
         seen.append((request, sums["hist"]))
         growth = advance(growth, sums["hist"], sums["loss"])
     for k in np.random.default_rng(0).permutation(len(seen)):
         request, hist = seen[k]
         copies = [(f, replace(t, column=t.column.copy())) for f, t in request[0]]
-        assert np.array_equal(level_sums(walk, rows, bins, copies, *request[1:])["hist"], hist)
+        assert np.array_equal(level_sums(rows, copies, *request[1:])["hist"], hist)
 
 
 def test_histograms_count_every_training_row_once():

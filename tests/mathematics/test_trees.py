@@ -8,9 +8,7 @@ from agnosticfair.mathematics.trees import (
     MAX_CODES,
     Bins,
     Forest,
-    as_numbers,
     empty,
-    from_numbers,
     is_categorical,
     joined,
     margins,
@@ -75,9 +73,7 @@ def test_a_forest_of_leaves_adds_them():
 
 def test_packed_forests_come_back():
     forests = [drawn(0), empty(2, 1.5), drawn(1, trees=1, depth=2)]
-    for one, other in zip(
-        forests, unpack(from_numbers(as_numbers(pack(forests, BINS))), BINS), strict=True
-    ):
+    for one, other in zip(forests, unpack(pack(forests, BINS), BINS), strict=True):
         assert one.start == other.start
         for name in ("column", "threshold", "missing_right", "value"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
@@ -113,13 +109,11 @@ def test_what_is_no_forest_is_refused(spoil, sentence):
         unpack(spoil(pack([drawn(0)], BINS)).astype(np.uint8), BINS)
 
 
-@pytest.mark.parametrize(
-    "numbers",
-    [np.zeros(0), np.array([0.5]), np.array([-1.0]), np.array([99.0, 1.0]), np.zeros((1, 1))],
-)
-def test_numbers_that_are_no_bytes_are_refused(numbers):
-    with pytest.raises(ValueError, match="packed bytes"):
-        from_numbers(numbers)
+def test_other_numbers_than_bytes_are_refused():
+    content = pack([drawn(0)], BINS)
+    for wrong in (content.astype(float), content[None]):
+        with pytest.raises(ValueError, match="bytes"):
+            unpack(wrong, BINS)
 
 
 def test_bins_fit_in_a_byte():

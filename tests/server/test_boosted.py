@@ -16,11 +16,11 @@ from agnosticfair.learners.estimates import predict as heads_by
 from agnosticfair.learners.trees import predict
 from agnosticfair.mathematics.boosting import Boosting
 from agnosticfair.methods import method
-from agnosticfair.private import private_method
+from agnosticfair.privacy.fit import private_method
 from agnosticfair.protocol.faults import policy
 from agnosticfair.protocol.messages import Broadcast, pack, unpack
 from agnosticfair.server import boosted, checkpoints, solvers
-from agnosticfair.server.plan import plan
+from agnosticfair.server.plan import Beginning, plan
 
 SMALL = Boosting(trees=5, depth=3)
 
@@ -146,7 +146,8 @@ def test_a_damaged_request_is_refused_in_a_sentence(adult):
         request = Broadcast(state.round + 1, made.task, boosted.request(state))
         state = boosted.step(state, coordinator.total(request))
     request = boosted.request(state)
-    for wrong in ({"count": np.array([[99.0, 0.0]])}, {"forests": request.forests[:-3]}):
+    shorter = replace(request.trees, done=request.trees.done[:-3])
+    for wrong in ({"count": np.array([[99.0, 0.0]])}, {"trees": shorter}):
         with pytest.raises(Exception, match="trees is damaged"):
             coordinator.total(Broadcast(9, made.task, replace(request, **wrong)))
 
@@ -170,17 +171,8 @@ def test_rows_that_are_all_alike_need_no_folds():
     assert np.allclose(p[0], 1 / 3, atol=0.01)
 
 
-def test_what_is_said_before_a_fit_is_as_large_as_a_fit_can_be(adult):
-    _, made, state = begun({"all": adult})
-    request = Broadcast(1, made.task, boosted.request(boosted.largest(state)))
-    assert request.shapes["hist"][1] == sum(boosted.largest(state).growth.bins.sizes)
-    _, _, ended = grown({"all": adult})
-    assert ended.growth.parents.shape[1] <= request.shapes["hist"][1]
-    assert len(pack(request)) > len(pack(Broadcast(1, made.task, boosted.request(ended))))
-
-
 def test_noise_is_refused_with_a_reason():
-    with pytest.raises(SettingsError, match="learner as given"):
+    with pytest.raises(SettingsError, match="trees are not grown under noise"):
         private_method(method("rule", learner="trees"))
 
 
@@ -191,23 +183,23 @@ def test_fl_learns_by_trees_alone(adult):
 
 
 def test_a_monotone_column_moves_the_label_one_way_and_groups_freely(adult):
-    free, bound = (
-        fit({"all": adult}, method("rule", learner="trees", tau=1.0, **more)).model
-        for more in ({}, {"monotone": {"age": -1}})
-    )
+    bound_method = method("rule", learner="trees", monotone="age=-1")
+    signed = boosted.init(replace(begun({"all": adult})[1], method=bound_method), Beginning())
+    settings = replace(SMALL, trees=10, monotone=signed.settings.monotone)
+    free = grown({"all": adult}, settings=replace(SMALL, trees=10))
+    bound = grown({"all": adult}, settings=settings)
     rows = adult.take(np.arange(200))
     path = []
-    for model in (free, bound):
+    for estimates, made, _ in (free, bound):
         ages = [
             replace(rows, numeric={**rows.numeric, "age": np.full(200, a)}) for a in range(17, 90)
         ]
-        p = np.array([heads_by(model.estimates, model.encoding, 0, own) for own in ages])
+        p = np.array([heads_by(estimates, made.task.encoding, 0, own) for own in ages])
         path.append(np.diff(p, axis=0).max(axis=(0, 2)))
     assert path[0][0] > 0
     assert path[1][0] <= 0
     assert path[1][1] > 0  # the group's head knows no sign
-    pooled = fit(split_up(adult, 3), method("rule", learner="trees", tau=1.0, monotone="age=-1"))
-    assert pooled.model.digest == bound.digest
+    same(grown(split_up(adult, 3), settings=settings)[0].arrays, bound[0].arrays)
 
 
 def test_monotone_is_refused_where_it_has_no_meaning(adult):

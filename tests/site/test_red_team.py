@@ -39,11 +39,8 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.scores import Directions, Points
 from agnosticfair.mathematics.trees import empty
 from agnosticfair.methods import method
-from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -52,7 +49,10 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateRates,
     deviations,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite
+from agnosticfair.privacy.site import PrivateSite
+from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.grid import bits
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import (
     UNCOUNTED,
     Centres,
@@ -532,11 +532,10 @@ def requests(draw, private=False):
     w = np.full(draw(st.sampled_from([6, 6, 6, 5])), draw(numbers))
     C = np.full((draw(st.sampled_from([2, 2, 4])), 2), draw(numbers))
     low, high = np.array([draw(numbers)]), np.array([draw(numbers)])
-    active = np.array(draw(st.lists(st.integers(-1, 3), max_size=3)), float)
     kinds = [
         noisy(PrivateCounts, z=abs(draw(numbers))),
         noisy(PrivateMoments),
-        noisy(PrivateGradients, temperature=draw(numbers), w=w, active=active),
+        noisy(PrivateGradients, temperature=draw(numbers), w=w),
         noisy(PrivateDecisions, w=w),
         *_of_the_private_rule(draw, w, low),
     ]
@@ -652,6 +651,7 @@ def test_the_honest_requests_of_a_rule_are_answered():
         assert isinstance(found, dict), request.step
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("schema", [None, SCHEMA], ids=["outline", "schema"])
 @pytest.mark.parametrize(
     "own",
@@ -696,7 +696,9 @@ def test_weights_that_are_short_fail_at_the_rows_that_reach_beyond_them():
 
 
 def test_codes_that_are_short_fail_at_the_rows_that_reach_beyond_them():
-    short = level_of(codes=DECLARED.codes[:-2].astype(float))
+    sent = level_of().trees
+    binning = replace(sent.binning, codes=DECLARED.codes[:-2])
+    short = level_of(trees=replace(sent, binning=binning))
     told = {str(asked_of(s, short, ruled_task())) for s in with_and_without(0, only_one())}
     assert told == {refusal()}
 
@@ -826,11 +828,18 @@ def test_nodes_of_trees_are_there_and_named_once():
         {"count": np.zeros(2)},
         {"level": 60},
         {"level": -1},
-        {"edge_sizes": np.array([-1.0, 4.0])},
-        {"codes": np.full(3, 300.0)},
-        {"forests": np.zeros(1)},
     ):
         assert asked_of(unseen(), level_of(**changes), ruled_task()) == refusal()
+    sent = level_of().trees
+    for changes in (
+        {"binning": replace(sent.binning, edge_sizes=np.array([-1.0, 4.0]))},
+        {"binning": replace(sent.binning, codes=np.full(3, 300.0))},
+        {"done": np.zeros(1, np.uint8)},
+        {"done": sent.done.astype(float)},
+        {"growing": sent.growing[None]},
+    ):
+        wrong = level_of(trees=replace(sent, **changes))
+        assert asked_of(unseen(), wrong, ruled_task()) == refusal()
 
 
 def test_leaves_of_fewer_rows_than_the_site_says_are_refused_before_its_rows():

@@ -5,13 +5,13 @@ entrant is told in its own terms, so that no constant wins. *rate*: the share of
 labels, so that nobody wins by saying yes less often. A third, *promise*, asks of our default what a certificate said
 before a natural shift and what happened (``promises``).
 
-One rule for every entrant. It is asked for differences of ASKED, and each time fitted on some folds of the training
-rows and tried on the others. A setting keeps the limit if its worst difference over subgroups (single values and pairs)
-of the rows tried, less twice its standard error, is at most the limit. Of those that keep it the one of highest
-balanced accuracy is taken, or, of all within one standard error of that, the one whose p90 over these subgroups is
-lowest; where none keeps it, the one nearest to it. It is fitted again on all training rows, and measured on deployments
-that nobody saw; so are all settings of others' methods, with each of which the verdict compares. See
-research/docs/benchmark.md.
+Every entrant is asked for the differences in REQUESTS. A method of others is measured at each on deployments that
+nobody saw, and competes with all of them. Of ours one is chosen by a rule: each is fitted on some folds of the
+training rows and tried on the others. It keeps the limit if its worst difference over subgroups (single values and
+pairs) of the rows tried, less twice its standard error, is at most the limit. Of those that keep it the one of
+highest balanced accuracy is taken, or, of all within one standard error of that, the one whose p90 over these
+subgroups is lowest; where none keeps it, the one nearest to it. It alone is fitted again on all training rows, and
+measured. See research/docs/benchmark.md.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from agnosticfair_research.deployments import (
     BEYOND,
     KINDS,
     MEASURES,
+    Row,
     Suite,
     deployments,
     measure_all,
@@ -50,14 +51,13 @@ from agnosticfair_research.entrants import (
     from_file,
     is_file,
 )
-from agnosticfair_research.pool import Row
 from agnosticfair_research.splits import Split, shift
 
 OURS = "rule"
 PROTOCOLS = ("balanced", "rate", "promise")
 LIMITS = (0.05, 0.1, 0.2)
-ASKED = (0.01, 0.03, 0.06, 0.12, 0.25)
-"""Differences that an entrant is asked for: the settings among which the rule chooses."""
+REQUESTS = (0.25, 0.12, 0.06, 0.03, 0.01)
+"""Differences that an entrant is asked for, one after the other."""
 
 FOLDS = 2
 ALIKE = 1.0  # standard errors of a difference in utility that decide nothing (Breiman's rule)
@@ -74,7 +74,7 @@ class Cell:
     protocol: str
     entrant: str
     limits: tuple[float, ...] = LIMITS
-    request: tuple[float, ...] = ASKED
+    request: tuple[float, ...] = REQUESTS
     folder: str | None = None
     file: str | None = None
 
@@ -100,7 +100,7 @@ def cells(
     protocols: Iterable[str] = PROTOCOLS,
     *,
     limits: Sequence[float] = LIMITS,
-    request: Sequence[float] = ASKED,
+    request: Sequence[float] = REQUESTS,
     folder: str | None = None,
 ) -> list[Cell]:
     """Every cell asked for that there is, a seed after the other, those of a split together.
@@ -145,16 +145,16 @@ def _entrant(name: str, file: str | None) -> Entrant:
 
 def _files(entrants: Iterable[str]) -> dict[str, str | None]:
     """Entrants by name, each with its file if it is not of this package."""
-    found: dict[str, str | None] = {}
+    files: dict[str, str | None] = {}
     for word in entrants:
         name = from_file(word).name if is_file(word) else word
-        if is_file(word) and (name in ENTRANTS or name in found):
+        if is_file(word) and (name in ENTRANTS or name in files):
             raise SettingsError(f"{word!r} is not the only entrant {name!r}: give it another name")
         if not is_file(word) and name not in ENTRANTS:
             known = ", ".join(ENTRANTS)
             raise SettingsError(f"no entrant {name!r}; there are: {known}; or name a file, mine.py")
-        found[name] = str(Path(word).expanduser().resolve()) if is_file(word) else None
-    return found
+        files[name] = str(Path(word).expanduser().resolve()) if is_file(word) else None
+    return files
 
 
 def parsed(seeds: str) -> list[int]:
@@ -163,25 +163,25 @@ def parsed(seeds: str) -> list[int]:
     >>> parsed("0-2, 7")
     [0, 1, 2, 7]
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for piece in seeds.split(","):
         first, _, last = piece.strip().partition("-")
         if not first.isdigit() or not (last or first).isdigit():
             raise SettingsError(f"seeds {seeds!r} are no numbers and ranges: write 0-4 or 0,3")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def here(names: Iterable[str], folder: str | None) -> tuple[list[str], dict[str, str]]:
     """The data sets that can be loaded, and why each of the others cannot."""
-    found, absent = [], {}
+    loaded, absent = [], {}
     for name in names:
         try:
             load_dataset(name, folder)
-            found.append(name)
+            loaded.append(name)
         except DataError as error:
             absent[name] = str(error)
-    return found, absent
+    return loaded, absent
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def prepared(name: str, seed: int, folder: str | None) -> Prepared:
     for fold in range(FOLDS):
         within = {k: t.take(dealt[k] != fold) for k, t in split.train.items()}
         out = concatenate([t.take(dealt[k] == fold) for k, t in split.train.items()])
-        folds.append(Fold(replace(train, clients=within, made={}), out))
+        folds.append(Fold(replace(train, clients=within, cache={}), out))
     tried = concatenate([fold.out for fold in folds])
     natural = natural_subgroups(split, source.shift)
     return Prepared(
@@ -250,19 +250,19 @@ def run_cell(cell: Cell) -> Row:
     entrant = _entrant(cell.entrant, cell.file)
     about = {k: getattr(entrant, k) for k in ("note", "sees", "pooled", "ours")}
     about |= {} if cell.file is None else {"file": digest(cell.file)}
-    made = head | about | {"rows": []}
+    row = head | about | {"rows": []}
     if not entrant.installed:
-        return made | {"why": f"{' or '.join(entrant.packages)} is not installed"}
+        return row | {"why": f"{' or '.join(entrant.packages)} is not installed"}
     begin = time.process_time()
     # one thread: a sum split over threads is rounded in another order
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what another library says to its own authors
         split = prepared(cell.dataset, cell.seed, cell.folder).under(cell.protocol)
         try:
-            made |= _of_protocol(cell, entrant, split)
+            row |= _of_protocol(cell, entrant, split)
         except Exception as error:  # a row of the table, not the end of the run
-            made |= {"why": f"{type(error).__name__}: {error}"[:300]}
-    return made | {"seconds": round(time.process_time() - begin, 2)}
+            row |= {"why": _said(error)}
+    return row | {"seconds": round(time.process_time() - begin, 2)}
 
 
 def _of_protocol(cell: Cell, entrant: Entrant, split: Prepared) -> Row:
@@ -271,15 +271,33 @@ def _of_protocol(cell: Cell, entrant: Entrant, split: Prepared) -> Row:
 
         return {"rows": [promised(split, limit) for limit in cell.limits]}
     requests = cell.request if entrant.asks else cell.request[:1]
+    if not entrant.ours:
+        settings = [_tried_out(entrant, split, a) for a in requests]
+        if all("why" in setting for setting in settings):
+            raise SettingsError(f"every fit failed, the last one so: {settings[-1]['why']}")
+        within = [max((a for a in requests if a <= k), default=requests[-1]) for k in cell.limits]
+        rows = [{"limit": k, "request": a} for k, a in zip(cell.limits, within, strict=True)]
+        return {"rows": rows, "settings": settings}
     tried = [_cross_fitted(entrant, split, a) for a in requests]
     rows = [_taken(tried, limit) for limit in cell.limits]
-    there = {setting.request for setting in tried if not setting.why}
-    shown = sorted({row["request"] for row in rows} if entrant.ours else there)
+    taken = {row["request"] for row in rows}
     return {
         "tried": [setting.brief() for setting in tried],
         "rows": rows,
-        "settings": [{"request": a} | _measured(entrant, split, a) for a in shown],
+        "settings": [_measured(entrant, split, a) for a in requests if a in taken],
     }
+
+
+def _tried_out(entrant: Entrant, split: Prepared, request: float) -> Row:
+    """What a setting does; or, if it fails, why."""
+    try:
+        return _measured(entrant, split, request)
+    except Exception as error:
+        return {"request": request, "why": _said(error)}
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
 
 
 @dataclass(frozen=True)
@@ -319,7 +337,7 @@ def _cross_fitted(entrant: Entrant, split: Prepared, request: float) -> Tried:
             [decided(entrant.fit(fold.train, request), fold.out) for fold in split.folds]
         )
     except Exception as error:
-        return Tried(request, why=f"{type(error).__name__}: {error}"[:300])
+        return Tried(request, why=_said(error))
     y = split.tried.labels(split.train.positive)
     s = split.tried.column(split.train.sensitive_features).codes
     measures = measure_all(split.subgroups, y, p, s)
@@ -370,7 +388,7 @@ def _measured(entrant: Entrant, split: Prepared, request: float) -> Row:
     decide = entrant.fit(split.train, request)
     if not entrant.sees:
         _check_blind(decide, split)
-    return on_deployments(decide, split)
+    return {"request": request} | on_deployments(decide, split)
 
 
 def decided(decide: Decide, table: Table) -> np.ndarray:
@@ -399,18 +417,10 @@ def on_deployments(decide: Decide, split: Prepared) -> Row:
     y, s = test.labels(train.positive), test.column(train.sensitive_features).codes
     measures = measure_all(suite, y, decided(decide, test), s)
     rd, kinds = measures["risk_difference"], np.array(suite.kinds)
-    names = (*MEASURES, *(f"{name}_error" for name in MEASURES))
-    natural = [
-        [suite.names[k], round(float(rd[k]), 4), round(float(measures["balanced_accuracy"][k]), 4)]
-        for k in np.flatnonzero(kinds == "natural")
-    ]
-    worst = int(rd.argmax())
     return {
-        "test": {name: round(float(measures[name][0]), 5) for name in names},
-        "all": _summary(rd) | {"worst": suite.names[worst]},
-        "worst_error": round(float(measures["risk_difference_error"][worst]), 5),
-        "kinds": {k: _summary(rd[kinds == k]) for k in KINDS if (kinds == k).any()},
-        "natural": natural,
+        "test": {name: round(float(measures[name][0]), 5) for name in MEASURES},
+        "all": _summary(rd) | {"worst": suite.names[int(rd.argmax())]},
+        "kinds": {k: _summary(rd[kinds == k])["p90"] for k in KINDS if (kinds == k).any()},
     }
 
 

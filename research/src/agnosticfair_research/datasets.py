@@ -250,20 +250,8 @@ DATASETS = {known.name: known for known in _KNOWN}
 
 
 def dataset(name: str) -> Dataset:
-    """The description of the data set of that name.
+    """The data set of that name.
 
-    Parameters
-    ----------
-    name : str
-        One of ``DATASETS``.
-
-    Returns
-    -------
-    Dataset
-        Its columns, what each is for, its shift and where it comes from.
-
-    Examples
-    --------
     >>> dataset("adult").shift.values
     ('Private',)
     """
@@ -278,18 +266,6 @@ def load_dataset(name: str, folder: str | Path | None = None) -> Table:
     Looked for in ``folder``, else in $AGNOSTICFAIR_DATA, else in the user's cache folder, else downloaded to it.
     Whatever the place, the file must have a known SHA-256.
 
-    Parameters
-    ----------
-    name : str
-    folder : path, optional
-        Where to look for one that is not shipped.
-
-    Returns
-    -------
-    Table
-
-    Examples
-    --------
     >>> len(load_dataset("adult"))
     45222
     """
@@ -329,13 +305,13 @@ def fingerprint(table: Table) -> str:
     >>> fingerprint(one) == fingerprint(one.take([0, 1])), fingerprint(one) == fingerprint(one.take([1, 0]))
     (True, False)
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for kind in ("numeric", "categorical", "sensitive_features", "other"):
         for name, column in sorted(getattr(table, kind).items()):
-            found.update(f"{kind} {name}\n".encode())
-            found.update(column.tobytes() if kind == "numeric" else _values(column))
-    found.update(_values(table.target) if table.target else b"")
-    return found.hexdigest()
+            digest.update(f"{kind} {name}\n".encode())
+            digest.update(column.tobytes() if kind == "numeric" else _values(column))
+    digest.update(_values(table.target) if table.target else b"")
+    return digest.hexdigest()
 
 
 def _values(column: Any) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -17,7 +18,6 @@ from agnosticfair.data.axes import axes_of_table, codes_of
 from agnosticfair.data.encoding import Encoding, encode
 from agnosticfair.data.table import Table
 from agnosticfair.errors import DataError
-from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.basis import gaussian_kernel
 from agnosticfair.mathematics.subgroups import (
     Axis,
@@ -31,6 +31,7 @@ from agnosticfair.mathematics.subgroups import (
 from agnosticfair_research.datasets import Shift
 from agnosticfair_research.splits import Split
 
+Row = dict[str, Any]
 KINDS = ("test set", "natural", "single value", "pair", "triple", "kernel tilt", "mixture")
 MIN_ROWS = 400  # of a deployment; of a weighted one, the effective number
 MIN_SHARE = 0.05  # of every group in it
@@ -73,31 +74,35 @@ def deployments(
     are more than MOST.
     """
     rng, s, n = np.random.default_rng(seed), test.column(sensitive_feature).codes, len(test)
-    found = {"test set": Deployment(KINDS[0], np.arange(n))}
-    found |= {k: Deployment(KINDS[1], np.flatnonzero(rows)) for k, rows in (natural or {}).items()}
-    if not found["test set"].large_enough(s):
+    candidates = {"test set": Deployment(KINDS[0], np.arange(n))}
+    candidates |= {
+        k: Deployment(KINDS[1], np.flatnonzero(rows)) for k, rows in (natural or {}).items()
+    }
+    if not candidates["test set"].large_enough(s):
         raise DataError(
             f"the {n} test rows are fewer than {MIN_ROWS}, or lack a group: no deployment can be measured"
         )
     subgroups = _Subgroups.of(test, sensitive_feature)
     mixable = subgroups.large(subgroups.shallow)
     for kind in KINDS[2:4]:
-        own = [name for name, weighed in mixable.items() if weighed.kind == kind]
-        found = {name: mixable[name] for name in _drawn(own, MAXIMUM.get(kind), rng)} | found
+        of_kind = [name for name, weighed in mixable.items() if weighed.kind == kind]
+        candidates = {
+            name: mixable[name] for name in _drawn(of_kind, MAXIMUM.get(kind), rng)
+        } | candidates
     deep = triples([*subgroups.shallow])
     order = (deep[k] for k in rng.permutation(len(deep)))
-    found |= subgroups.large(order, MAXIMUM["triple"])
+    candidates |= subgroups.large(order, MAXIMUM["triple"])
     X = encode(encoding, test)
     centres = rng.choice(n, min(MAXIMUM["kernel tilt"], n), replace=False)
     K = gaussian_kernel(X, X[centres], WIDTH)
     for i, k in zip(centres, K.T, strict=True):
-        found[f"tilt to row {i}"] = Deployment(KINDS[5], np.arange(n), k)
+        candidates[f"tilt to row {i}"] = Deployment(KINDS[5], np.arange(n), k)
     mixed = [weighed.rows for weighed in mixable.values()]
     for k in range(MAXIMUM["mixture"] if len(mixed) > 1 else 0):
-        found[f"mixture {k + 1}"] = _mixture(mixed, n, rng)
-    kept = {name: weighed for name, weighed in found.items() if weighed.large_enough(s)}
+        candidates[f"mixture {k + 1}"] = _mixture(mixed, n, rng)
+    large = {name: weighed for name, weighed in candidates.items() if weighed.large_enough(s)}
     return _suite(
-        {name: kept[name] for name in sorted(kept, key=lambda k: KINDS.index(kept[k].kind))}, n
+        {name: large[name] for name in sorted(large, key=lambda k: KINDS.index(large[k].kind))}, n
     )
 
 
@@ -111,10 +116,10 @@ def named_suite(table: Table, sensitive_feature: str) -> Suite:
 def natural_subgroups(split: Split, shift: Shift) -> dict[str, np.ndarray]:
     """The test rows (n,) of the values that the shift trains less on, or holds back; and of all others."""
     column = split.test.column(shift.column)
-    found = {name: split.test_piece == k for k, name in enumerate(split.pieces)}
+    groups = {name: split.test_piece == k for k, name in enumerate(split.pieces)}
     for code in np.unique(column.codes[split.test_piece == 1]):
-        found[f"{shift.column} = {column.categories[code]}"] = column.codes == code
-    return found
+        groups[f"{shift.column} = {column.categories[code]}"] = column.codes == code
+    return groups
 
 
 @dataclass(frozen=True)
@@ -205,27 +210,6 @@ def _suite(deployments: Mapping[str, Deployment], n: int) -> Suite:
 MEASURES = ("risk_difference", "accuracy", "balanced_accuracy", "positive_rate")
 
 
-def measure(
-    y: np.ndarray, p: np.ndarray, s: np.ndarray, weights: np.ndarray | None = None
-) -> dict[str, float]:
-    """MEASURES of a decision on weighted rows.
-
-    p: (n,), the probability that a row is decided positively: 0 or 1 for a classifier, between
-    for one that decides at random, whose expected rates these are.
-
-    >>> measure(np.array([1, 0]), np.array([1.0, 0.5]), np.array([0, 1]))["accuracy"]
-    0.75
-    """
-    right = 1.0 - np.abs(y - p)
-    by_label = scoring.positive_rates(right, y.astype(np.int64), weights)
-    return {
-        "risk_difference": scoring.risk_difference(p, s, weights),
-        "accuracy": scoring.positive_rate(right, weights),  # a weighted mean, whatever of
-        "balanced_accuracy": float(np.nanmean(by_label)),
-        "positive_rate": scoring.positive_rate(p, weights),
-    }
-
-
 def measure_all(suite: Suite, y: np.ndarray, p: np.ndarray, s: np.ndarray) -> dict[str, np.ndarray]:
     """MEASURES on every deployment, (D,) each, and under ``<name>_error`` their standard errors.
 
@@ -250,11 +234,11 @@ def measure_all(suite: Suite, y: np.ndarray, p: np.ndarray, s: np.ndarray) -> di
     recalls, loose = map(np.array, zip(*(mean(right, (y == k) * 1.0) for k in (0, 1)), strict=True))
     known = (~np.isnan(recalls)).sum(axis=0)
     (accuracy, a), (positives, b) = mean(right, every), mean(p, every)
-    found = {
+    measured = {
         "risk_difference": (rates[high, at] - rates[low, at], spread[high, at] + spread[low, at]),
         "accuracy": (accuracy, a),
         "balanced_accuracy": (np.nanmean(recalls, axis=0), np.nansum(loose, axis=0) / known**2),
         "positive_rate": (positives, b),
     }
-    values = {name: value for name, (value, _) in found.items()}
-    return values | {f"{name}_error": np.sqrt(variance) for name, (_, variance) in found.items()}
+    values = {name: value for name, (value, _) in measured.items()}
+    return values | {f"{name}_error": np.sqrt(variance) for name, (_, variance) in measured.items()}

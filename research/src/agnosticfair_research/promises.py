@@ -20,10 +20,9 @@ from agnosticfair.data.table import Table, concatenate
 from agnosticfair.mathematics.subgroups import members
 from agnosticfair.model import Model
 from agnosticfair.monitoring.monitor import Monitor
-from agnosticfair_research.deployments import BEYOND, MIN_ROWS, MIN_SHARE
+from agnosticfair_research.deployments import BEYOND, MIN_ROWS, MIN_SHARE, Row
 from agnosticfair_research.entrants import Train
 from agnosticfair_research.entrants.ours import rule_model
-from agnosticfair_research.pool import Row
 
 if TYPE_CHECKING:
     from agnosticfair_research.benchmark import Prepared
@@ -65,7 +64,7 @@ def halves(train: Train) -> tuple[Train, Table]:
         out = np.random.default_rng([train.seed, k, 5]).random(len(table)) < CERTIFIED
         fitting[name] = table.take(~out)
         held.append(table.take(out))
-    return replace(train, clients=fitting, made={}), concatenate(held)
+    return replace(train, clients=fitting, cache={}), concatenate(held)
 
 
 def happened(model: Model, certificate: Certificate, rows: Table, feature: str, seed: int) -> Row:
@@ -145,20 +144,20 @@ def totals(cells: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def _total(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Row:
-    found = [one for _, one in pairs]
+    deployments = [one for _, one in pairs]
     rows: Row = {
-        "deployments": len(found),
+        "deployments": len(deployments),
         "promised": float(np.mean([row["overall"] for row, _ in pairs])),
-        "happened": float(np.mean([one["difference"] for one in found])),
-        "beyond": sum(one["beyond"] for one in found),
-        "subgroups": sum(one["subgroups"] for one in found),
-        "broken": sum(one["broken"] for one in found),
+        "happened": float(np.mean([one["difference"] for one in deployments])),
+        "beyond": sum(one["beyond"] for one in deployments),
+        "subgroups": sum(one["subgroups"] for one in deployments),
+        "broken": sum(one["broken"] for one in deployments),
     }
     for name in ("changed", "outside", "alarmed"):
-        at = [one[name] for one in found if one[name] is not None]
+        at = [one[name] for one in deployments if one[name] is not None]
         rows[name] = len(at)
         rows[f"{name}_row"] = float(np.median(at)) if at else None
-    hidden = [one for one in found if one["beyond"] or one["broken"]]
+    hidden = [one for one in deployments if one["beyond"] or one["broken"]]
     rows["warned"] = sum(one["outside"] is not None or one["alarmed"] is not None for one in hidden)
     rows["hidden"] = len(hidden)
     return rows

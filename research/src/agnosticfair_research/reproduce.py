@@ -6,9 +6,10 @@ processes they are computed. Only ``seconds`` differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import isnan
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -22,9 +23,10 @@ from agnosticfair.methods import METHODS, Method
 from agnosticfair.methods import method as method
 from agnosticfair.model import Model
 from agnosticfair.settings import require_name
-from agnosticfair_research.datasets import dataset
+from agnosticfair.threads import parallel
+from agnosticfair_research.datasets import dataset, load_dataset
+from agnosticfair_research.deployments import Row
 from agnosticfair_research.paper import as_printed
-from agnosticfair_research.pool import Row, number
 from agnosticfair_research.splits import Split, split_of
 
 SETTINGS = ("shift", "iid", "clients")
@@ -93,6 +95,15 @@ def tuned(name: str, data: str) -> Method:
     """The method of that name, with rows as centres, as in the paper; ``agnosticfair`` with the tau of the data set."""
     tau = {"tau": dataset(data).tau} if name == "agnosticfair" else {}
     return method(name, **tau, **as_printed(METHODS[name]))
+
+
+def run_cells(
+    tasks: Sequence[PaperCell], jobs: int = 1, on_done: Callable[[Row], None] | None = None
+) -> list[Row]:
+    """The row of every task, in their order, in ``jobs`` processes; on_done sees each as it arrives."""
+    for name, folder in {(task.dataset, task.folder) for task in tasks}:
+        load_dataset(name, folder)  # what is missing or altered is said, or downloaded, once
+    return parallel(run_cell, tasks, jobs, on_done)
 
 
 def run_cell(cell: PaperCell) -> Row:
@@ -165,6 +176,11 @@ def measure(model: Model, split: Split, positive: str) -> Row:
         "majority_rate": number(scoring.majority_rate(y)),
         "label_risk_difference": number(scoring.risk_difference(y, s)),
     }
+
+
+def number(value: float) -> float | None:
+    """A measure, None where there is none: a group is absent."""
+    return None if isnan(value) else float(value)
 
 
 def _worst_subgroup(y_hat: np.ndarray, table: Table, sensitive_feature: str) -> float:

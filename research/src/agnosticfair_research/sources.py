@@ -68,16 +68,16 @@ def locate(source: Source, folder: str | Path | None = None) -> Path:
 def content(source: Source, path: Path) -> bytes:
     """What is in a file found, which must have a known SHA-256 whatever its place."""
     try:
-        found = path.read_bytes()
+        body = path.read_bytes()
     except OSError as problem:
         raise DataError(f"cannot read {str(path)!r}: {problem.strerror}") from None
-    digest, known = hashlib.sha256(found).hexdigest(), source.known[path.name]
+    digest, known = hashlib.sha256(body).hexdigest(), source.known[path.name]
     if digest != known:
         raise DataError(
             f"{str(path)!r} is not the known file: its SHA-256 is {digest[:12]}…, not "
             f"{known[:12]}…; delete it and download it again from {source.url}"
         )
-    return found
+    return body
 
 
 def cache_folder() -> Path:

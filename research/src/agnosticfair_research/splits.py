@@ -32,23 +32,8 @@ def shift(table: Table, dataset: Dataset, clients: int | None = 2, seed: int = 0
 
     Everything else, but for what is left out, is the test set, whose pieces these two groups are. The first half of
     the clients (rounded up) shares the first group evenly, the others the second; where the second is held back
-    altogether, all share the first.
+    altogether, all share the first.  clients: None for the data set's natural sites, or two where it has none.
 
-    Parameters
-    ----------
-    table : Table
-    dataset : Dataset
-        Whose shift it is.
-    clients : int or None
-        None for the data set's natural sites, or two where it has none.
-    seed : int
-
-    Returns
-    -------
-    Split
-
-    Examples
-    --------
     >>> from agnosticfair_research.datasets import dataset, load_dataset
     >>> split = shift(load_dataset("adult"), dataset("adult"), clients=2)
     >>> len(split.train), len(split.test) > 0
@@ -119,23 +104,9 @@ def dirichlet(
 ) -> Split:
     """Deal each sensitive group to the clients by a Dirichlet draw; 60% of the rows train.
 
-    Train and test rows follow the same proportions. Draws that leave a client fewer than ten training rows, or no
-    test row, are drawn again.
+    The smaller the concentration, the less alike are clients. Train and test rows follow the same proportions. Draws
+    that leave a client fewer than ten training rows, or no test row, are drawn again.
 
-    Parameters
-    ----------
-    table, clients, seed : as in ``iid``
-    concentration : float
-        Of the Dirichlet draw: the smaller, the less alike are clients.
-    sensitive_feature : str
-        Whose groups are dealt.
-
-    Returns
-    -------
-    Split
-
-    Examples
-    --------
     >>> from agnosticfair_research.datasets import load_dataset
     >>> list(dirichlet(load_dataset("adult"), clients=3).train)
     ['client-1', 'client-2', 'client-3']

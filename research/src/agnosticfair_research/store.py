@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import agnosticfair
 from agnosticfair.errors import SettingsError
 from agnosticfair_research import entrants
 from agnosticfair_research.benchmark import REPORTED, Cell, key_of, run
-from agnosticfair_research.pool import Row
+from agnosticfair_research.deployments import Row
 
 FILE = "cells.jsonl"
 PACKAGE, RESEARCH = Path(agnosticfair.__file__).parent, Path(__file__).parent
@@ -33,14 +34,14 @@ class Code:
 
 def code() -> Code:
     """The code of both packages."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in (PACKAGE, RESEARCH):
         for path in sorted(folder.rglob("*.py")):
             content = path.read_bytes()
-            found.update(f"{path.relative_to(folder)} {len(content)}\n".encode() + content)
+            digest.update(f"{path.relative_to(folder)} {len(content)}\n".encode() + content)
     commit = _git("rev-parse", "HEAD")
     clean = all(_git("status", "--porcelain", ".", where=w) == "" for w in (PACKAGE, RESEARCH))
-    return Code(commit, None if commit is None else clean, found.hexdigest())
+    return Code(commit, None if commit is None else clean, digest.hexdigest())
 
 
 def _git(*words: str, where: Path = PACKAGE) -> str | None:
@@ -88,9 +89,10 @@ def append(folder: Path, code: Code, cell: Cell, row: Row) -> None:
 
 
 def read(path: Path) -> list[Row]:
-    """The cells of a file, of each the last one that has a result; a last line that was cut off is left."""
-    found: dict[str, Row] = {}
-    lines = path.read_text().splitlines() if path.exists() else []
+    """The cells of a file, maybe compressed (.xz), of each the last that has a result; a last line cut off is left."""
+    rows: dict[str, Row] = {}
+    content = path.read_bytes() if path.exists() else b""
+    lines = (lzma.decompress(content) if path.suffix == ".xz" else content).decode().splitlines()
     for k, line in enumerate(lines):
         try:
             row = json.loads(line)
@@ -100,9 +102,9 @@ def read(path: Path) -> list[Row]:
                     f"line {k + 1} of {str(path)!r} is no JSON: delete it, and its cell is run again"
                 ) from None
             break
-        if "why" not in row or key_of(row) not in found:
-            found[key_of(row)] = row
-    return [*found.values()]
+        if "why" not in row or key_of(row) not in rows:
+            rows[key_of(row)] = row
+    return [*rows.values()]
 
 
 def mend(path: Path) -> None:

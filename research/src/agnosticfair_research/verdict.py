@@ -34,7 +34,7 @@ NUMBERS = {
     "mean": lambda row: row["all"]["mean"],
     "p90": lambda row: row["all"]["p90"],
     "max": lambda row: row["all"]["max"],
-    "kept": lambda row: float(row["kept"]),
+    "kept": lambda row: float(row.get("kept", True)),
 }
 
 
@@ -84,35 +84,34 @@ def aggregate(cells: Iterable[Mapping[str, Any]]) -> list[Json]:
     every = [cell for those in groups.values() for cell in those]
     limits = sorted({row["limit"] for cell in every for row in cell["rows"]})
     order = [*DATASETS]
-    made = []
+    table = []
     for key in sorted(groups, key=lambda key: (key[0], order.index(key[1]))):
         taken = [(limit, _at_limit(groups[key], limit)) for limit in limits]
-        made += [_line("limit", limit, *key, groups[key], rows) for limit, rows in taken]
-        requests = sorted({s["request"] for c in groups[key] for s in c.get("settings", ())})
-        for request in [] if groups[key][0]["ours"] else requests:
-            rows = [
-                (cell["seed"], setting | {"kept": False})
-                for cell in groups[key]
-                for setting in cell.get("settings", ())
-                if setting["request"] == request
-            ]
-            made.append(_line("request", request, *key, groups[key], rows))
-    return made
+        table += [_line("limit", limit, *key, groups[key], rows) for limit, rows in taken]
+        by: dict[float, list[tuple[int, Mapping[str, Any]]]] = {}
+        for cell in groups[key]:
+            for setting in [] if cell["ours"] else _settings(cell):
+                by.setdefault(setting["request"], []).append((cell["seed"], setting))
+        table += [_line("request", k, *key, groups[key], by[k]) for k in sorted(by)]
+    return table
+
+
+def _settings(cell: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those that gave a result."""
+    return [setting for setting in cell.get("settings", ()) if "why" not in setting]
 
 
 def _at_limit(
     cells: Sequence[Mapping[str, Any]], limit: float
 ) -> list[tuple[int, Mapping[str, Any]]]:
-    """Of every seed the setting that is taken at a limit."""
-    found = []
-    for cell in cells:
-        by = {setting["request"]: setting for setting in cell.get("settings", ())}
-        found += [
-            (cell["seed"], by[row["request"]] | {"kept": row["kept"]})
-            for row in cell["rows"]
-            if row["limit"] == limit
-        ]
-    return found
+    """Of every seed the setting that is taken at a limit; of methods of others the laxest request within it."""
+    return [
+        (cell["seed"], setting | row)
+        for cell in cells
+        for row in cell["rows"]
+        for setting in _settings(cell)
+        if (row["limit"], row["request"]) == (limit, setting["request"])
+    ]
 
 
 def _line(
@@ -127,14 +126,11 @@ def _line(
     head = {"protocol": protocol, "dataset": dataset, what: value, "entrant": entrant}
     head |= {k: cells[0][k] for k in ("note", "sees", "pooled", "ours")}
     head |= {"seeds": [seed for seed, _ in rows]}
-    head |= {"why": next((cell["why"] for cell in cells if "why" in cell), None)}
+    failed = [one["why"] for c in cells for one in (c, *c.get("settings", ())) if "why" in one]
+    head |= {"why": failed[0] if failed else None}
     kinds = dict.fromkeys(kind for _, row in rows for kind in row["kinds"])
-    head["kinds"] = {
-        kind: round(
-            float(np.mean([r["kinds"][kind]["p90"] for _, r in rows if kind in r["kinds"]])), 4
-        )
-        for kind in kinds
-    }
+    p90 = {kind: [r["kinds"][kind] for _, r in rows if kind in r["kinds"]] for kind in kinds}
+    head["kinds"] = {kind: round(float(np.mean(values)), 4) for kind, values in p90.items()}
     return head | {k: [round(get(row), 4) for _, row in rows] for k, get in NUMBERS.items()}
 
 
@@ -158,7 +154,9 @@ def is_constant(line: Mapping[str, Any]) -> bool:
 class Pair:
     """Our default beside a method of others, on the seeds that both have. request: the setting of theirs that decides.
     more: balanced accuracy of ours less theirs, with its standard error over seeds.  p90, max: theirs less ours.
-    outcome: a name of OUTCOMES."""
+    outcome: 'lower', as accurate, and ours is lower in p90 and max; 'better', ours is more accurate by MORE at no
+    larger p90; 'lost', as accurate, and ours is not lower in both, or more accurate and no worse in both;
+    'elsewhere', more accurate and less fair, or fairer and less accurate: not compared."""
 
     rival: str
     request: float
@@ -170,12 +168,6 @@ class Pair:
 
 
 NOBODY = "nobody to compare with"
-OUTCOMES = {
-    "lower": "as accurate, and ours is lower in p90 and max",
-    "better": "ours is more accurate by two points or more at no larger p90",
-    "lost": "as accurate, and ours is not lower in both; or more accurate and no worse in both",
-    "elsewhere": "more accurate and less fair, or fairer and less accurate: not compared",
-}
 
 
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Pair:
@@ -236,9 +228,9 @@ class Judged:
 
 def judged(lines: Sequence[Json], protocol: str = "balanced") -> list[Judged]:
     """Every cell of the verdict."""
-    own = [line for line in lines if line["protocol"] == protocol]
-    keys = dict.fromkeys((line["dataset"], line["limit"]) for line in own if "limit" in line)
-    return [_judged(*key, [x for x in own if x["dataset"] == key[0]]) for key in keys]
+    chosen = [line for line in lines if line["protocol"] == protocol]
+    keys = dict.fromkeys((line["dataset"], line["limit"]) for line in chosen if "limit" in line)
+    return [_judged(*key, [x for x in chosen if x["dataset"] == key[0]]) for key in keys]
 
 
 def _judged(dataset: str, limit: float, lines: Sequence[Json]) -> Judged:

@@ -5,8 +5,6 @@ Rows are held as codes of one byte a column, streamed ones too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from agnosticfair.client.client import Client
@@ -15,26 +13,12 @@ from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError
 from agnosticfair.learners.estimates import targets
-from agnosticfair.mathematics.boosting import (
-    GRADIENT_BITS,
-    CodedRows,
-    Walk,
-    finished_trees,
-)
-from agnosticfair.mathematics.trees import Bins, from_numbers, unpack
+from agnosticfair.mathematics.boosting import GRADIENT_BITS, CodedRows
+from agnosticfair.mathematics.trees import unpack
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
 from agnosticfair.protocol.rule import FineCounts, Level
-
-
-@dataclass(frozen=True)
-class RowsInTrees:
-    """A client's rows as codes, the bins that they are of, and how far they have come in the trees."""
-
-    rows: CodedRows
-    bins: Bins
-    walk: Walk
 
 
 def fine_bins(client: Client, broadcast: Broadcast[FineCounts]) -> Reply:
@@ -45,9 +29,9 @@ def fine_bins(client: Client, broadcast: Broadcast[FineCounts]) -> Reply:
     return Reply(broadcast.round, sums)
 
 
-def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> RowsInTrees:
+def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> CodedRows:
     """The rows as codes, read batch by batch where they are streamed.  key: what of the request they hang on."""
-    binning = request.binning
+    binning = request.trees.binning
 
     def piece(table: Table) -> list[tuple[np.ndarray, ...]]:
         t, counts = targets(request.heads, table.labels(task.positive), table.sensitive_features)
@@ -67,22 +51,23 @@ def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> RowsI
     weighed = None if (weights == 1).all() else weights[0]
     bits = min(GRADIENT_BITS, base_bits(task.n))
     codes = np.ascontiguousarray(columns.T)
-    rows = CodedRows(codes, columns, t, counts, fold[0], request.folds, weighed, bits)
+    bins = binning.bins(task.encoding)
+    rows = CodedRows(bins, codes, columns, t, counts, fold[0], request.folds, weighed, bits)
     if client.device is not None:
         from agnosticfair.client.rule_device import coded_rows
 
         rows = coded_rows(rows, client.device)
-    return RowsInTrees(rows, binning.bins(task.encoding), Walk())
+    return rows
 
 
 def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
     """The histograms of the nodes that are asked for; where trees begin, the loss out of fold."""
     task, request = broadcast.task, broadcast.request
-    key = request.binning.key + repr((request.heads, request.folds, request.seed)).encode()
-    prepared_rows = client.cached(task, prepared, key, request=request)
+    key = request.trees.binning.key + repr((request.heads, request.folds, request.seed)).encode()
+    rows = client.cached(task, prepared, key, request=request)
     try:
-        done = finished_trees(prepared_rows.walk, request.forests, prepared_rows.bins)
-        now = unpack(from_numbers(request.growing), prepared_rows.bins)
+        done = unpack(request.trees.done, rows.bins)
+        now = unpack(request.trees.growing, rows.bins)
         models = len(request.heads) * (request.folds + 1)
         count = request.count.astype(int)
         if len(done) != models or len(now) != models or not _inside(count, models, request.level):
@@ -94,9 +79,7 @@ def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
         from agnosticfair.client.rule_device import level_sums
     else:
         from agnosticfair.mathematics.boosting import level_sums
-    sums = level_sums(
-        prepared_rows.walk, prepared_rows.rows, prepared_rows.bins, forests, request.level, count
-    )
+    sums = level_sums(rows, forests, request.level, count)
     return Reply(broadcast.round, {"hist": sums["hist"], "tree_loss": sums["loss"]})
 
 

@@ -17,7 +17,7 @@ import torch
 from agnosticfair.client.networks import is_full
 from agnosticfair.errors import SettingsError
 from agnosticfair.mathematics import boosting, scores
-from agnosticfair.mathematics.boosting import GRADIENT_BITS, CodedRows, Walk, Way
+from agnosticfair.mathematics.boosting import GRADIENT_BITS, CodedRows, Way
 from agnosticfair.mathematics.scores import Estimated, Points
 from agnosticfair.mathematics.subgroups import Subgroup, starts_of
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, goes_right, ranks
@@ -175,12 +175,10 @@ def coded_rows(rows: CodedRows, name: str) -> CodedOnDevice:
 
 
 @torch.inference_mode()
-def level_sums(
-    walk: Walk, rows: Any, bins: Bins, forests: Any, level: int, count: np.ndarray
-) -> dict[str, np.ndarray]:
+def level_sums(rows: Any, forests: Any, level: int, count: np.ndarray) -> dict[str, np.ndarray]:
     """``boosting.level_sums`` on the rows' device."""
     with rows.codes.device, room_for(f"the trees of {len(rows.fold)} rows"):
-        return boosting.level_sums(walk, rows, bins, forests, level, count)
+        return boosting.level_sums(rows, forests, level, count)
 
 
 @dataclass(frozen=True)
@@ -190,19 +188,19 @@ class CodedOnDevice(CodedRows):
     codes: Any
     xp: ClassVar[Any] = torch
 
-    def margins(self, forest: Forest, bins: Bins) -> Any:
+    def margins(self, forest: Forest) -> Any:
         margin = torch.full((len(self.fold),), forest.start, dtype=torch.float64)
         for tree in range(len(forest)):
-            one = forest.only(tree, bins)
-            place = self.descend(self.places(), one, bins, 0, one.depth)
+            one = forest.only(tree, self.bins)
+            place = self.descend(self.places(), one, 0, one.depth)
             margin += self.leaf_values(place, one)
         return margin
 
     def places(self) -> Any:
         return torch.zeros(len(self.fold), dtype=torch.uint8)
 
-    def descend(self, place: Any, tree: Forest, bins: Bins, start: int, end: int) -> Any:
-        columns, tables = (torch.asarray(v) for v in _tables(tree, bins))
+    def descend(self, place: Any, tree: Forest, start: int, end: int) -> Any:
+        columns, tables = (torch.asarray(v) for v in _tables(tree, self.bins))
         for level in range(start, end):
             node = place.long() + (2**level - 1)
             code = self.codes.gather(1, columns[node][:, None])[:, 0]
@@ -212,9 +210,9 @@ class CodedOnDevice(CodedRows):
     def leaf_values(self, place: Any, tree: Forest) -> Any:
         return torch.asarray(tree.value[0].astype(float))[place.long()]
 
-    def histogram(self, way: Way, slots: np.ndarray, bins: Bins) -> np.ndarray:
-        S, B, unit = int(slots.max()) + 1, int(bins.starts[-1]), 2.0**GRADIENT_BITS
-        starts, to = torch.asarray(bins.starts[:-1]), torch.asarray(slots.astype(np.int64))
+    def histogram(self, way: Way, slots: np.ndarray) -> np.ndarray:
+        S, B, unit = int(slots.max()) + 1, int(self.bins.starts[-1]), 2.0**GRADIENT_BITS
+        starts, to = torch.asarray(self.bins.starts[:-1]), torch.asarray(slots.astype(np.int64))
         slot, total = to[way.place.long()], np.zeros((3, S * B))
         slot[way.apart] = -1
         for first in range(0, len(slot), COUNTED):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from agnosticfair.client import answers, estimates, private, sums
+from agnosticfair.client import answers, estimates, sums
 from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.growing import fine_bins, level
@@ -43,10 +43,12 @@ class Step:
     network: bool = False
 
 
-def _of_network(name: str) -> Callable[[Client, Any], Answer]:
-    """A function of ``client.networks``, which imports PyTorch at the first such request."""
-    room = "agnosticfair.client.networks"
-    return lambda client, broadcast: getattr(import_module(room), name)(client, broadcast)
+NETWORKS, PRIVACY = "agnosticfair.client.networks", "agnosticfair.privacy.client"
+
+
+def _from(module: str, name: str) -> Callable[[Client, Any], Answer]:
+    """A function of a module that is imported at the first such request."""
+    return lambda client, broadcast: getattr(import_module(module), name)(client, broadcast)
 
 
 STEPS: dict[str, Step] = {
@@ -70,15 +72,15 @@ STEPS: dict[str, Step] = {
         Step("average", average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("subgroup_decisions", answers.subgroup_decisions, by_batch=True),
-        Step("moments", _of_network("moments"), in_memory=True, network=True),
-        Step("train", _of_network("train"), in_memory=True, network=True),
-        Step("private_plan", private.plan, in_memory=True),
-        Step("private_counts", private.counts, in_memory=True),
-        Step("private_moments", private.moments, in_memory=True),
-        Step("private_gradients", private.gradients, in_memory=True),
-        Step("private_heads", private.heads, in_memory=True),
-        Step("private_rates", private.rates, in_memory=True),
-        Step("private_decisions", private.decisions, in_memory=True),
+        Step("moments", _from(NETWORKS, "moments"), in_memory=True, network=True),
+        Step("train", _from(NETWORKS, "train"), in_memory=True, network=True),
+        Step("private_plan", _from(PRIVACY, "plan"), in_memory=True),
+        Step("private_counts", _from(PRIVACY, "counts"), in_memory=True),
+        Step("private_moments", _from(PRIVACY, "moments"), in_memory=True),
+        Step("private_gradients", _from(PRIVACY, "gradients"), in_memory=True),
+        Step("private_heads", _from(PRIVACY, "heads"), in_memory=True),
+        Step("private_rates", _from(PRIVACY, "rates"), in_memory=True),
+        Step("private_decisions", _from(PRIVACY, "decisions"), in_memory=True),
     )
 }
 

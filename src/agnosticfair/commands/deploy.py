@@ -95,7 +95,7 @@ def init(
     from agnosticfair.data.schema import load_schema
     from agnosticfair.deploy.folder import Federation, write_folder
     from agnosticfair.methods import method as build_method
-    from agnosticfair.private import Budget, private_method
+    from agnosticfair.privacy.fit import Budget, private_method
     from agnosticfair.protocol.faults import policy
     from agnosticfair.server.plan import consents
 
@@ -316,16 +316,13 @@ def rotate_key(
     folder: Folder,
     site: SiteName,
     public: Annotated[
-        Path | None, Option(help="The site's new public key; else new keys are made here.")
-    ] = None,
-    mask_public: Annotated[
-        Path | None, Option(help="Its new public masking key, of secure sums.")
+        Path | None, Option(help="The site's new public key; else a new pair is made here.")
     ] = None,
 ) -> None:
-    """Give a site other keys; the old ones are refused from now on."""
+    """Give a site another key; the old one is refused from now on."""
     from agnosticfair.deploy import admin
 
-    admin.rotate_key(folder, site, public, mask_public)
+    admin.rotate_key(folder, site, public)
     print(f"Site {site!r} has a new key; start the site again.")
 
 

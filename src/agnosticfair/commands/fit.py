@@ -92,7 +92,7 @@ def fit(
     certified, and its limits. The options numeric, categorical, drop and sensitive-features may be repeated.
     """
     from agnosticfair.data.schema import load_schema, under
-    from agnosticfair.private import Budget
+    from agnosticfair.privacy.fit import Budget
 
     promised = () if limit is None else roles.sensitive_features
     beside = [certificate_name(out.stem, name) for name in promised]
@@ -228,7 +228,7 @@ def _fitted(
             raise SettingsError(
                 "a limit is found by several fits, which no checkpoint holds: leave out --checkpoint"
             )
-        options = {k: v for k, v in how.items() if k not in ("checkpoint", "schema")}
+        options = {k: v for k, v in how.items() if k != "checkpoint"}
         rows_source = engine if workers > 1 or device else clients
         return fit_within(rows_source, chosen, on_round=on_round, **options, **promised)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agnosticfair.commands.output import cell, check_folder, write_files
 from agnosticfair.commands.rows import scores, show_scores, warned
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, plain
 
 if TYPE_CHECKING:
     from agnosticfair.auditing.certificate import Certificate
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agnosticfair.data.table import Table
     from agnosticfair.federation import Fit
     from agnosticfair.methods import Method
-    from agnosticfair.private import Budget
+    from agnosticfair.privacy.fit import Budget
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,11 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
     rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
-    for text in sentences_of(fitted, measures, out):
-        print(text)
-    for note in filter(None, (fitted.exceeds, fitted.uncompared, fitted.costs)):
-        print("Note:", note)
-    for name, certificate in left.certified[0].items():
-        print(f"Certificate, by {name}: {certificate}")
+    texts = sentences_of(fitted, measures, out)
+    texts += [f"Note: {note}" for note in (fitted.exceeds, fitted.uncompared, fitted.costs) if note]
+    texts += [f"Certificate, by {name}: {made}" for name, made in left.certified[0].items()]
+    for text in texts:  # with names from the user's file
+        print(plain(text, 8000))
     for event in fitted.events:
         print("Note:", ", ".join(f"{key} {cell(value)}" for key, value in event.items()))
     beside = (
@@ -129,14 +128,14 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
 
 def _of_rule(fitted: Fit) -> dict[str, Any]:
     """What is said of a rule, for JSON; nothing of other fits."""
-    from agnosticfair.auditing.certificate import plain
+    from agnosticfair.auditing.certificate import plain as as_json
 
     if fitted.method.rule is None:
         return {}
     optimum = fitted.optimum
     about = None if optimum is None else {**vars(optimum), "retained": optimum.retained}
     record = {"learner": fitted.learner, "held_out": dict(fitted.held_out), "optimum": about}
-    return {"rule": plain({**record, "statements": fitted.statements})}
+    return {"rule": as_json({**record, "statements": fitted.statements})}
 
 
 def promised_files(
@@ -241,8 +240,8 @@ def private_fit(
     """A model and its card, with what was spent and certified. Nothing else is measured on the rows here, for that
     would show what the noise hides.  about: the label's column, the sensitive ones, and the label that counts."""
     from agnosticfair.auditing.fits import certificates
-    from agnosticfair.private import fit_private
-    from agnosticfair.protocol.privacy.ledger import ledger_folder
+    from agnosticfair.privacy.fit import fit_private
+    from agnosticfair.privacy.ledger import ledger_folder
     from agnosticfair.report.card import private_card
     from agnosticfair.report.page import card_files
 
@@ -271,7 +270,7 @@ def private_fit(
         return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
     print(f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s.")
     for name, sentence in certified.items():
-        print(f"Certificate, by {name}: {sentence}")
+        print(plain(f"Certificate, by {name}: {sentence}", 8000))
     print(f"What these rows have spent over all fits is kept in {place}.")
     return print(
         f"Written: {out}, which predicts {fitted.model.positive!r}, and {', '.join(sorted(cards))}."

@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from agnosticfair.commands.output import grid, show
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, plain
 from agnosticfair.threads import cpus
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _notable(how: str) -> bool:
 
 
 def _say(text: str) -> None:
-    print(fill(text, 80, subsequent_indent="  ", break_on_hyphens=False))
+    print(fill(plain(text, 8000), 80, subsequent_indent="  ", break_on_hyphens=False))
 
 
 def warned(

@@ -28,9 +28,12 @@ MIN_ROWS = 50  # below, different values say nothing about a column,
 MIN_NAMED = 5  # unless it is called an identifier, and all of so many differ
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _CURRENCY = re.compile(r"^([+-]?)\s*[$€£¥]\s*|\s*[$€£¥]$")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}([,' \u00a0\u202f]\d{3})+(\.\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})( .*)?")
+_BOTH = re.compile(r"[+-]?\d{1,3}([.' \u00a0\u202f]\d{3})+,\d+")
+_DATE = re.compile(
+    r"(\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})|\d{1,2}[ .-]+[A-Za-z]{3,9}[ .,-]+\d{4}|[A-Za-z]{3,9} \d{1,2}, \d{4})( .*)?"
+)
 _KEY = re.compile(r"(?i)(^|[_\s-])(id|key|index|uuid|nr|no|number)$|[a-z](ID|Id|Key)$")
 
 
@@ -82,6 +85,9 @@ def check_columns(names: Iterable[str], there: Sequence[str], who: str) -> None:
             lower = {one.lower(): one for one in there}
             near = get_close_matches(name.lower(), lower, n=1)
             hint = f"did you mean {lower[near[0]]!r}? It has" if near else "name one of"
+            hint = (
+                "name its separator by --separator; its only column is" if len(there) == 1 else hint
+            )
             raise DataError(f"{who} has no column {name!r}: {hint} {shown(there, 12)}")
 
 
@@ -136,8 +142,8 @@ def _written_kind(name: str, values: Any, who: str, comma: bool) -> str:
     dates = sum(n for text, n in texts.items() if _DATE.fullmatch(text))
     if 2 * dates > total:
         raise DataError(
-            f"column {name!r} of {who} has dates written in a way that can be read as two: write "
-            "2026-12-31, which is read as days since 1970, or drop the column"
+            f"column {name!r} of {who} has dates that may be read in two ways: write 2026-12-31, which is read as "
+            "days since 1970, or drop the column"
         )
     numbers = sum(n for text, n in texts.items() if as_number(text, comma) is not None)
     if total and numbers == total:
@@ -153,18 +159,19 @@ def _written_kind(name: str, values: Any, who: str, comma: bool) -> str:
 
 
 def as_number(text: str, comma: bool = False) -> float | None:
-    """What a text says as a number: with a percent sign, a currency, with commas between thousands, or, where
+    """What a text says as a number: with a percent sign, a currency, with signs between thousands, or, where
     ``comma`` is the decimal sign, with that.
 
-    >>> as_number("$1,045"), as_number("45%"), as_number("old"), as_number("1,5 €", comma=True)
-    (1045.0, 45.0, None, 1.5)
+    >>> [as_number(text) for text in ("$1,045", "1.045,50", "45%", "old")], as_number("1,5 €", comma=True)
+    ([1045.0, 1045.5, 45.0, None], 1.5)
     """
     text = _CURRENCY.sub(r"\1", text.strip().removesuffix("%").rstrip())
-    if comma and _DECIMAL_COMMA.fullmatch(text):
-        return float(text.replace(",", "."))
+    if _BOTH.fullmatch(text) or (comma and _DECIMAL_COMMA.fullmatch(text)):
+        whole, _, fraction = text.partition(",")
+        return float(f"{re.sub(r'[^0-9+-]', '', whole)}.{fraction}")
     if _NUMBER.fullmatch(text):
         return float(text)
-    return float(text.replace(",", "")) if _THOUSANDS.fullmatch(text) else None
+    return float(re.sub(r"[^0-9.+-]", "", text)) if _THOUSANDS.fullmatch(text) else None
 
 
 def table_of(

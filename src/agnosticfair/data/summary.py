@@ -342,6 +342,11 @@ def check_statistics(statistics: SummaryStatistics) -> None:
             )
     if not statistics.numeric and not statistics.categorical:
         raise DataError("there are no feature columns: keep at least one beside label and groups")
+    ranges = statistics.numeric.items()
+    alike = [low == high and k not in statistics.missing for k, (low, high) in ranges]
+    alike += [len(values) < 2 for values in statistics.categorical.values()]
+    if all(alike):
+        raise DataError("every feature has one value, which tells nothing: keep one that differs")
     width = encoding_of(statistics).width
     if width > MAX_FEATURES:
         raise DataError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,21 +19,12 @@ from agnosticfair.deploy.folder import (
     client_files,
     read_settings,
     settings_text,
-    write_new,
-    write_whole,
+    write,
 )
-from agnosticfair.deploy.masking import (
-    KEEPERS_KEY,
-    LIST,
-    keeper_of,
-    list_text,
-    next_list,
-    read_public,
-    secret_text,
-)
-from agnosticfair.deploy.secrets import key_pair, public_key, renewed, tls_end
+from agnosticfair.deploy.masking import LIST, list_text, next_list
+from agnosticfair.deploy.secrets import key_pair, masking_key, public_key, renewed, tls_end
 from agnosticfair.errors import SettingsError
-from agnosticfair.protocol.secure.keys import new_identity
+from agnosticfair.protocol.secure.keys import Roster
 
 SOON = 14
 """Days before the end of a TLS certificate from which it is said."""
@@ -47,18 +39,13 @@ def add_site(folder: Path, key: str, file: Path) -> None:
     check_site(key, file)
     if key in settings.sites:
         raise SettingsError(f"there is a site {key!r} already: choose another name")
-    authority, keys = (settings.folder / "tls" / "ca.crt").read_text(), settings.folder / "keys"
-    mask, listed, keeper = new_identity(key), None, ""
+    pair, keeper = key_pair(key), ""
     if settings.run.get("secure"):
-        listed = next_list(keys, lambda sites: {**sites, key: mask.public})
-        keeper = keeper_of((keys / KEEPERS_KEY).read_text())
+        keeper = _list(settings, lambda sites: {**sites, key: masking_key(pair[".pub"])})
+    authority = (settings.folder / "tls" / "ca.crt").read_text()
     files = client_files(settings, key, file, authority, keeper)
-    files |= {f"keys/{key}{end}": text for end, text in key_pair(key).items()}
-    files |= {f"keys/{key}.mask": secret_text(mask)} if listed else {}
-    for name, text in files.items():
-        write_new(settings.folder / name, text)
-    if listed:
-        write_whole(keys / LIST, list_text(listed))
+    for name, text in (files | {f"keys/{key}{end}": text for end, text in pair.items()}).items():
+        write(settings.folder / name, text)
     _with_sites(settings, (*settings.sites, key))
 
 
@@ -70,49 +57,33 @@ def remove_site(folder: Path, key: str) -> None:
         raise SettingsError(f"{key!r} is the only site: add another first")
     if settings.run.get("secure"):
         check_hidden(len(left), {})
-        keys = settings.folder / "keys"
-        listed = next_list(keys, lambda sites: {k: v for k, v in sites.items() if k != key})
-        write_whole(keys / LIST, list_text(listed))
-    files = (f"keys/{key}{end}" for end in ("", ".pub", ".mask", ".mask.pub", ".sessions"))
+        _list(settings, lambda sites: {k: v for k, v in sites.items() if k != key})
+    files = (f"keys/{key}{end}" for end in ("", ".pub", ".sessions"))
     for name in (*files, f"sites/{key}.toml", f"start-{key}.sh"):
         (settings.folder / name).unlink(missing_ok=True)
     _with_sites(settings, left)
 
 
-def rotate_key(
-    folder: Path, key: str, public: Path | None = None, mask_public: Path | None = None
-) -> None:
-    """New keys for a site, made here or sent by the site: the old ones are refused from now on.  public: of
-    the site's connection.  mask_public: of its masked sums; given one of them, only that one is changed."""
+def rotate_key(folder: Path, key: str, public: Path | None = None) -> None:
+    """A new key for a site, made here, or by the site, which sends its public half: the old one is refused from now
+    on."""
     settings = read_settings(folder)
-    _known(settings, key)
+    place = settings.folder / "keys" / _known(settings, key)
+    pair = key_pair(key) if public is None else {".pub": public_key(public, key)}
+    if settings.run.get("secure"):
+        _list(settings, lambda sites: {**sites, key: masking_key(pair[".pub"])})
+    for end in ("", ".sessions"):  # where the site made it, its private half stays there
+        place.with_name(key + end).unlink(missing_ok=True)
+    for end, text in pair.items():
+        write(place.with_name(key + end), text)
+
+
+def _list(settings: Settings, change: Callable[[Roster], Roster]) -> str:
+    """Write the next version of the list of masking keys; the public key of who keeps it."""
     keys = settings.folder / "keys"
-    if settings.run.get("secure") and (mask_public is not None or public is None):
-        _rotate_mask(keys, key, mask_public)
-    elif mask_public is not None:
-        raise SettingsError("this federation has no secure sums, and no masking key to change")
-    if mask_public is not None and public is None:
-        return
-    if public is not None:
-        public_key(public, key)
-        write_whole(keys / f"{key}.pub", public.read_text())
-        (keys / key).unlink(missing_ok=True)
-    else:
-        for end, text in key_pair(key).items():
-            write_whole(keys / f"{key}{end}", text, 0o644 if end else 0o600)
-
-
-def _rotate_mask(keys: Path, key: str, public: Path | None) -> None:
-    """A new masking key for a site in the next version of the list; a secret that is made elsewhere stays there."""
-    identity = new_identity(key)
-    public_key = identity.public if public is None else read_public(public)
-    listed = next_list(keys, lambda sites: {**sites, key: public_key})
-    if public is None:
-        write_whole(keys / f"{key}.mask", secret_text(identity), 0o600)
-    else:
-        (keys / f"{key}.mask").unlink(missing_ok=True)
-    (keys / f"{key}.sessions").unlink(missing_ok=True)
-    write_whole(keys / LIST, list_text(listed))
+    listed, keeper = next_list(keys, change)
+    write(keys / LIST, list_text(listed))
+    return keeper
 
 
 def renew(folder: Path) -> datetime:
@@ -125,8 +96,8 @@ def renew(folder: Path) -> datetime:
             "it there with its server.key"
         )
     certificate = renewed(settings.host, (at / "ca.crt").read_text(), (at / "ca.key").read_text())
-    write_whole(at / "server.key", certificate["tls/server.key"], 0o600)
-    write_whole(at / "server.crt", certificate["tls/server.crt"])
+    for name, text in certificate.items():
+        write(settings.folder / name, text)
     return tls_end(certificate["tls/server.crt"])
 
 
@@ -167,4 +138,4 @@ def _with_sites(settings: Settings, sites: tuple[str, ...]) -> None:
     min_sites = int(settings.run.get("min-sites") or len(settings.sites))
     min_sites = len(sites) if min_sites == len(settings.sites) else min(min_sites, len(sites))
     run = {**settings.run, "sites": ",".join(sorted(sites)), "min-sites": min_sites}
-    write_whole(settings.folder / SETTINGS, settings_text(replace(settings, run=run)))
+    write(settings.folder / SETTINGS, settings_text(replace(settings, run=run)))

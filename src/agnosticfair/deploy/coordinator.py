@@ -19,7 +19,7 @@ from agnosticfair.data.summary import check_groups_known, check_labels_known, ch
 from agnosticfair.deploy.masking import BRING, read_key_list
 from agnosticfair.federation import Fit, counts_of_all, fit, statistics_of_all, summaries
 from agnosticfair.methods import Method, method
-from agnosticfair.private import Budget, fit_private
+from agnosticfair.privacy.fit import Budget, fit_private
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Coordinator, Missing, Policy, policy

@@ -24,7 +24,7 @@ from typing import Any, Self
 from agnosticfair.deploy.folder import Settings, read_settings
 from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, Broken, frame, read_frame, server_tls
 from agnosticfair.deploy.secrets import public_key
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import FederationError, SettingsError
 
 HANDSHAKES, HANDSHAKE = 128, 10.0
 """TLS handshakes under way at most, of which the oldest gives way, and seconds for each."""
@@ -96,30 +96,47 @@ class Door:
     _count: int = 0
     _beaten: float = 0.0
     _open: threading.Event = field(default_factory=threading.Event)
+    _failed: str = ""
 
     def __enter__(self) -> Self:
         raise_limit()
         self._read_keys()
         check_port(self.settings.listen, self.settings.port)
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         self._open.wait()
+        self._check()
         return self
 
     def __exit__(
         self, kind: type | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop.call_soon_threadsafe(self._shut.set)
+        with suppress(RuntimeError):  # where it failed
+            self._loop.call_soon_threadsafe(self._shut.set)
         self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:
+            self._failed = f"{type(error).__name__}: {error}"
+        finally:
+            self._open.set()
+
+    def _check(self) -> None:
+        if self._failed:
+            raise FederationError(f"the port for sites is shut: {self._failed}")
 
     def present(self) -> Mapping[str, int]:
         return {key: link.number for key, link in self.links.copy().items()}
 
     def post(self, site: str, request: Mapping[str, Any]) -> None:
         head = {name: request[name] for name in ("id", "step", "round")}
+        self._check()
         self._loop.call_soon_threadsafe(self._post, site, head, request["content"])
 
     def collect(self, seconds: float) -> list[tuple[str, dict[str, Any]]]:
+        self._check()
         answers = []
         with suppress(queue.Empty):
             answers.append(self._answers.get(timeout=max(seconds, 0.0)))
@@ -239,7 +256,7 @@ class Door:
 
     def _look(self) -> None:
         """End what is silent or no longer registered; say that this side is alive."""
-        with suppress(SettingsError):  # a file that is being replaced
+        with suppress(SettingsError, OSError):  # a file that is being replaced
             self._read_keys()
         now = time.monotonic()
         for link in self.links.values():

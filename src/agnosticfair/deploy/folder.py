@@ -7,7 +7,6 @@ can be moved: paths in it are taken from where the folder is.
 from __future__ import annotations
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -17,14 +16,14 @@ from typing import Any
 
 from agnosticfair.data.files import Roles
 from agnosticfair.data.storage import write_atomically
-from agnosticfair.deploy.masking import KEEPERS_KEY, LIST, keeper_of, masking_files
-from agnosticfair.deploy.secrets import key_pair, tls_files
+from agnosticfair.deploy.masking import LIST, first_list
+from agnosticfair.deploy.secrets import key_pair, masking_key, tls_files
 from agnosticfair.errors import SettingsError, needing, plain
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import method
 from agnosticfair.protocol.secure.keys import relays
 from agnosticfair.server.plan import consents
-from agnosticfair.settings import DEFAULT, from_config, to_config
+from agnosticfair.settings import DEFAULT, from_config
 from agnosticfair.site.policy import FOLDS, MIN_ROWS
 
 SETTINGS, SCHEMA, RELAYS = "federation.toml", "schema.json", "relays"
@@ -32,6 +31,17 @@ RESERVED = ("masking", "check")
 """Names that no site can have: keys/masking.json, and a run that trains nothing."""
 
 LISTS = ("numeric", "categorical", "drop", "subgroups")
+
+RUN: dict[str, Any] = {
+    "method": DEFAULT,
+    "seed": 0,
+    "positive": "",
+    "deadline": 120.0,
+    "patience": 3600.0,
+    "on-failure": "wait",
+    "certify": True,
+}
+"""What a run does unless it is said otherwise."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ class Federation:
     relays: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "run", {**RUN, **self.run})
         if not self.sites:
             raise SettingsError("there are no sites: name each as NAME=FILE")
         for key, file in self.sites.items():
@@ -58,27 +69,15 @@ class Federation:
         self._check_places()
         if self.min_rows < 1:
             raise SettingsError(f"min-rows is {self.min_rows}: give one or more")
-        if not float(self.run.get("deadline", 1.0)) > 0:
+        if not float(self.run["deadline"]) > 0:
             raise SettingsError(f"deadline is {self.run['deadline']}: give seconds, more than none")
-        check_seed(int(self.run.get("seed", 0)))
-        for (
-            name
-        ) in self.roles.all_names():  # in lists names have commas between, and texts are quoted
+        check_seed(int(self.run["seed"]))
+        for name in self.roles.all_names():  # in lists names have commas between
             if re.search('[,"]', name) or not name.isprintable():
                 raise SettingsError(f"column {name!r}: rename it without comma and quotation mark")
-        if self.run.get("epsilon") and not (self.secure and self.schema):
-            raise SettingsError(
-                "privacy by --epsilon needs secure sums and --schema: ranges and categories taken from rows would show "
-                "some of them"
-            )
-        if self.run.get("epsilon") and self.run.get("on-failure") == "drop":
-            raise SettingsError(
-                "privacy by --epsilon and --on-failure drop do not go together: a total without a site, taken from a "
-                "total with it, would have that site's share of the noise alone; take wait, retry or stop"
-            )
         if self.secure:
             check_hidden(len(self.sites), self.run)
-            self._check_schema()
+        self._check_schema()
 
     @property
     def clients(self) -> dict[str, list[str]]:
@@ -106,13 +105,27 @@ class Federation:
             )
 
     def _check_schema(self) -> None:
-        """Raise where sites under masks would refuse what a run asks for, before it is begun."""
+        """Raise where sites would refuse what a run asks for, before it is begun."""
+        if self.run.get("epsilon"):
+            if not (self.secure and self.schema):
+                raise SettingsError(
+                    "privacy by --epsilon needs secure sums and --schema: ranges and categories taken from rows would "
+                    "show some of them"
+                )
+            if self.run["on-failure"] == "drop":
+                raise SettingsError(
+                    "privacy by --epsilon and --on-failure drop do not go together: a total without a site, taken from "
+                    "a total with it, would have that site's share of the noise alone; take wait, retry or stop"
+                )
+            return
+        if not self.secure:
+            return
         if self.run.get("limit") and not self.schema:
             raise SettingsError(
                 "a limit under masks needs --schema, for no site tells ranges and categories of half its rows: draft "
                 "one by 'agnosticfair schema', or give --plain"
             )
-        agreed = json.loads(self.schema) if self.schema and not self.run.get("epsilon") else {}
+        agreed = json.loads(self.schema or "{}")
         if away := sorted({*agreed.get("numeric", ())} - {*agreed.get("bins", ())}):
             raise SettingsError(
                 f"the schema declares no bins of {away[0]!r}, and under masks sites answer for declared bins only: add "
@@ -172,84 +185,57 @@ def write_folder(folder: Path, plan: Federation) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(f"{str(folder)!r} is not empty: name a new folder")
     settings = _planned(folder, plan)
-    places = (settings, *(_below(settings, relay, plan) for relay in plan.relays))
+    places = [settings, *(_below(settings, relay, plan) for relay in plan.relays)]
     try:
         with needing("secure", "sites have keys and TLS certificates"):
-            masks = masking_files(plan.sites) if plan.secure else {}
-            for at in places:
-                _write_place(at, plan, masks)
+            pairs = {key: key_pair(key) for place in places for key in place.sites}
+            publics = {site: masking_key(pairs[site][".pub"]) for site in plan.sites}
+            lists, keeper = first_list(publics) if plan.secure else ({}, "")
+            for place in places:
+                _write_place(place, plan, pairs, keeper)
+                for name, text in lists.items():  # who signs the list is at the coordinator
+                    if name == LIST or place is settings:
+                        write(place.folder / "keys" / name, text)
     except OSError as error:
         raise SettingsError(
             f"cannot write to {str(folder)!r}: {error.strerror}; name another folder"
         ) from None
 
 
-def _write_place(settings: Settings, plan: Federation, masks: Mapping[str, str]) -> None:
+def _write_place(
+    settings: Settings, plan: Federation, pairs: Mapping[str, Mapping[str, str]], keeper: str
+) -> None:
     """Write what is needed where sites or relays connect to: at the coordinator, or at a relay."""
-    keeper = keeper_of(masks.get(KEEPERS_KEY, ""))
     files = {SETTINGS: settings_text(settings), **tls_files(settings.host)}
     files |= {SCHEMA: plan.schema} if plan.schema else {}
-    for name in (LIST, KEEPERS_KEY, *(f"{key}.mask" for key in settings.sites)):
-        if name in masks and (name != KEEPERS_KEY or settings.sites == tuple(plan.clients)):
-            files[f"keys/{name}"] = masks[name]
     for key in settings.sites:
         files |= client_files(settings, key, plan.sites.get(key), files["tls/ca.crt"], keeper)
-        files |= {f"keys/{key}{end}": text for end, text in key_pair(key).items()}
+        files |= {f"keys/{key}{end}": text for end, text in pairs[key].items()}
     for private in ("keys", "tls", "state", "results"):
         (settings.folder / private).mkdir(0o700, parents=True)
     for name, text in files.items():
-        write_new(settings.folder / name, text)
+        write(settings.folder / name, text)
 
 
 def _below(settings: Settings, relay: str, plan: Federation) -> Settings:
     """A relay's own folder, of which its sites know the host and port."""
     sites, (host, port) = plan.clients[relay], plan.relays[relay]
     run = {**settings.run, "sites": ",".join(sites), "min-sites": len(sites)}
-    return replace(
-        settings, folder=relay_folder(settings, relay), host=host, listen=host, port=port, run=run
-    )
-
-
-def relay_folder(settings: Settings, relay: str) -> Path:
-    """Where the coordinator's folder has a relay's."""
-    return settings.folder / RELAYS / relay
+    folder = settings.folder / RELAYS / relay
+    return replace(settings, folder=folder, host=host, listen=host, port=port, run=run)
 
 
 def _planned(folder: Path, plan: Federation) -> Settings:
-    roles = plan.roles
-    columns: dict[str, Any] = {
-        "target": roles.target,
-        "sensitive-features": ",".join(roles.sensitive_features),
-    }
-    columns |= {k: ",".join(getattr(roles, k)) for k in LISTS if getattr(roles, k)}
+    roles, count = plan.roles, len(plan.clients)
+    columns: dict[str, Any] = {"target": roles.target}
+    for name in ("sensitive_features", *LISTS):
+        if names := getattr(roles, name):
+            columns[name.replace("_", "-")] = ",".join(names)
     columns["min-rows"] = plan.min_rows
-    run = {
-        "method": DEFAULT,
-        **to_config({}),
-        "seed": 0,
-        "sensitive-features": ",".join(roles.sensitive_features),
-        "positive": "",
-        "deadline": 120.0,
-        "patience": 3600.0,
-        "on-failure": "wait",
-        "min-sites": min_sites(len(plan.clients), str(plan.run.get("on-failure", "wait"))),
-        "certify": True,
-        "secure": plan.secure,
-        "schema": bool(plan.schema),
-        "epsilon": 0.0,
-        **plan.run,
-        "sites": ",".join(plan.clients),
-    }
+    drops = plan.run["on-failure"] == "drop"
+    run: dict[str, Any] = {"min-sites": count // 2 + 1 if drops else count, "secure": plan.secure}
+    run |= {"schema": bool(plan.schema), **plan.run, "sites": ",".join(plan.clients)}
     return Settings(folder, plan.host, plan.host, plan.port, "", columns, run)
-
-
-def min_sites(count: int, on_failure: str) -> int:
-    """Sites that a model needs where nobody said: all, or, where sites may be dropped, more than half.
-
-    >>> min_sites(3, "wait"), min_sites(3, "drop")
-    (3, 2)
-    """
-    return count // 2 + 1 if on_failure == "drop" else count
 
 
 def settings_text(settings: Settings) -> str:
@@ -265,7 +251,7 @@ def settings_text(settings: Settings) -> str:
 [columns]
 {_lines(settings.columns)}
 
-# Empty texts and zeros are 'as the method has it'.
+# Every setting of the method ('agnosticfair deploy init --help') can stand here.
 [run]
 {_lines(settings.run)}
 """
@@ -290,16 +276,20 @@ def read_settings(folder: Path) -> Settings:
 def read_config(folder: Path) -> dict[str, Any]:
     """What a run over these sites does, and where its results go."""
     settings = read_settings(folder)
-    out = {"out": str(settings.folder / "results")}
-    out["masking"] = str(settings.folder / "keys" / LIST) if settings.run.get("secure") else ""
-    out["schema"] = str(settings.folder / SCHEMA) if settings.run.get("schema") else ""
-    return {**settings.run, **out, "checkpoint": str(settings.folder / "state" / "checkpoint")}
+    run, at = {**RUN, **settings.run}, settings.folder
+    return {
+        **run,
+        "sensitive-features": settings.columns["sensitive-features"],
+        "out": str(at / "results"),
+        "checkpoint": str(at / "state" / "checkpoint"),
+        "masking": str(at / "keys" / LIST) if run.get("secure") else "",
+        "schema": str(at / SCHEMA) if run.get("schema") else "",
+    }
 
 
 def policy_values(settings: Settings) -> dict[str, Any]:
     """What a new site answers: no more than the run needs."""
-    run = settings.run
-    needs = frozenset[str]()
+    run, needs = settings.run, frozenset[str]()
     if not run.get("epsilon"):
         needs = consents(method(str(run["method"]), **from_config(run)))
     drops = bool(run.get("secure")) and run.get("on-failure") == "drop"
@@ -316,57 +306,58 @@ def client_files(
 ) -> dict[str, str]:
     """The one file of a site, or of a relay, which has no rows, and a script that starts it where everything is on one
     machine.  keeper: the public key of who keeps the list of masking keys."""
-    at = _lines({"address": f"{settings.host}:{settings.port}"})
-    at = f'[coordinator]\n{at}\ntls-authority = """\n{authority.strip()}\n"""\n'
-    here = f'[here]\nkey = "../keys/{key}"\nlog = "../state/{key}.log"\n'
+    kind, run = "relay" if file is None else "site", settings.run
+    own: dict[str, Any] = {"site": key}
+    here = {"key": f"../keys/{key}", "log": f"../state/{key}.log"}
+    policy = ""
     if file is None:
-        start = f"# Relay {key}. Start it by: agnosticfair deploy relay {key}.toml\n"
-        here += f'folder = "../{RELAYS}/{key}"\n'
-        text = f"{start}\n{at}\n[relay]\n{_lines({'site': key})}\n\n{here}"
-        script = _script(f"Relay {key}", f"deploy relay sites/{key}.toml")
-        return {f"sites/{key}.toml": text, f"start-{key}.sh": script}
-    columns = {name: v for name, v in settings.columns.items() if name != "min-rows"}
-    config = {"site": key, "file": str(Path(file).resolve()), **columns}
-    masks = ""
-    if settings.run.get("secure"):
-        config |= {"mask-keeper": keeper}
-        masks = f'mask-key = "../keys/{key}.mask"\nmask-list = "../keys/{LIST}"\n'
-    if settings.run.get("schema"):
-        masks += f'schema = "../{SCHEMA}"\n'
-    if settings.run.get("epsilon"):
-        private = ("epsilon", "delta", "site-rows")
-        config |= {name: settings.run[name] for name in private if name in settings.run}
-    text = f"""# Site {key}. Start it by: agnosticfair deploy site {key}.toml
-# Paths are taken from where this file is. A key that is not there is made at the first start.
-
-{at}
-[site]
-{_lines(config)}
-
+        here["folder"] = f"../{RELAYS}/{key}"
+    else:
+        own |= {"file": str(Path(file).resolve())}
+        own |= {name: value for name, value in settings.columns.items() if name != "min-rows"}
+        if run.get("secure"):
+            own["mask-keeper"], here["mask-list"] = keeper, f"../keys/{LIST}"
+        if run.get("schema"):
+            here["schema"] = f"../{SCHEMA}"
+        if run.get("epsilon"):
+            own |= {name: run[name] for name in ("epsilon", "delta", "site-rows") if name in run}
+        policy = f"""
 # What this site answers, decided by its own people: 'agnosticfair site policy {key}.toml' says it in words.
 [policy]
 {_lines(policy_values(settings))}
+"""
+    text = f"""# Start it by: agnosticfair deploy {kind} {key}.toml
+# Paths are taken from where this file is. A key that is not there is made at the first start.
 
-{here}{masks}"""
-    start = _script(
-        f"Site {key}: its file and key stay on its machine", f"deploy site sites/{key}.toml"
-    )
-    return {f"sites/{key}.toml": text, f"start-{key}.sh": start}
+[coordinator]
+{_lines({"address": f"{settings.host}:{settings.port}"})}
+tls-authority = \"\"\"
+{authority.strip()}
+\"\"\"
+
+[{kind}]
+{_lines(own)}
+{policy}
+[here]
+{_lines(here)}
+"""
+    script = f"""#!/bin/sh
+# The {kind} {key}, where everything is on one machine.
+set -eu
+cd "$(dirname "$0")"
+exec agnosticfair deploy {kind} sites/{key}.toml
+"""
+    return {f"sites/{key}.toml": text, f"start-{key}.sh": script}
 
 
-def write_new(path: Path, text: str, private: bool = False) -> None:
-    """Write a file that must not be there; a secret one is its owner's alone from the start."""
+MODES = {"": 0o600, ".key": 0o600, ".sh": 0o755}
+"""By the end of a file's name, who may read it; keys have none, or .key."""
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file of the folder, whole or not at all; a key is its owner's alone from the start."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    shown = path.suffix in (".pub", ".crt", ".json")
-    secret = private or (path.parent.name in ("keys", "tls") and not shown)
-    mode = 0o600 if secret else 0o755 if path.suffix == ".sh" else 0o644
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-        file.write(text)
-
-
-def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file, whole or not at all."""
-    write_atomically({path: text.encode()}, mode)
+    write_atomically({path: text.encode()}, MODES.get(path.suffix, 0o644))
 
 
 def _lines(values: Mapping[str, Any]) -> str:
@@ -379,12 +370,3 @@ def _toml(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _script(comment: str, command: str) -> str:
-    return f"""#!/bin/sh
-# {comment}.
-set -eu
-cd "$(dirname "$0")"
-exec agnosticfair {command}
-"""

@@ -17,17 +17,16 @@ import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.deploy.folder import write_new, write_whole
+from agnosticfair.data.storage import write_atomically
 from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, frame, read_frame, site_tls
-from agnosticfair.deploy.masking import load_secret
 from agnosticfair.deploy.prometheus import site_gauges
-from agnosticfair.deploy.secrets import key_pair
+from agnosticfair.deploy.secrets import key_pair, read_key
 from agnosticfair.deploy.site import hello, pin, reason, respond, site_of
 from agnosticfair.deploy.trail import Trail
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, needing, plain
@@ -39,10 +38,9 @@ AGAIN = 1.0
 PENDING = 2
 """Requests that a site takes before it has answered the first: one may have come too late for the coordinator."""
 
-EXPIRED, NOT_YET, MISMATCH = 10, 9, (62, 64)
-"""OpenSSL's codes of a TLS certificate that is refused."""
-
-UNKNOWN = "its key is not registered (any more): let the coordinator put its public key into keys/"
+UNKNOWN = (
+    "its key is not registered (any more): 'agnosticfair deploy rotate-key --public' registers it"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,9 @@ class Joined:
 
 def read_site(path: Path) -> Joined:
     """A site's file, whose paths are taken from where it is."""
-    joined = read_joined(path, "site", ("mask-key", "mask-list", "schema", "ledger"))
+    joined = read_joined(path, "site", ("mask-list", "schema", "ledger"))
+    if "mask-list" in joined.config:
+        joined = replace(joined, config={**joined.config, "mask-key": str(joined.key)})
     site_of(joined.config)
     return joined
 
@@ -93,21 +93,17 @@ def load_key(path: Path, site: str) -> None:
     if not path.exists():
         with needing("secure", "sites have keys"):
             files = key_pair(site)
+        path.parent.mkdir(parents=True, exist_ok=True)
         for end, text in files.items():
-            write_new(path.with_name(path.name + end), text, private=not end)
+            write_atomically(
+                {path.with_name(path.name + end): text.encode()}, 0o644 if end else 0o600
+            )
         print(
-            f"Made a key: send {path}.pub to the coordinator, who puts it into keys/.", flush=True
+            f"Made a key: send {path}.pub to the coordinator, and to who keeps the list of masking keys: 'agnosticfair "
+            "deploy rotate-key --public' takes it.",
+            flush=True,
         )
-    if path.stat().st_mode & 0o077:
-        raise SettingsError(
-            f"others can read the key {str(path)!r}: chmod 600 it, or make a new one"
-        )
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(f"{path}.pub", path)
-    except (ssl.SSLError, OSError):
-        raise SettingsError(
-            f"{str(path)!r} and its .pub are no key pair of this version: remove both, and the next start makes others"
-        ) from None
+    read_key(path, site)
 
 
 def cause(error: Exception) -> str:
@@ -115,7 +111,7 @@ def cause(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _distrust(error.verify_code)
     if isinstance(error, ssl.SSLError) and "ALERT" in str(error.reason):
-        return "its key is not registered (any more): let the coordinator put its public key into keys/"
+        return UNKNOWN
     if isinstance(error, ConnectionRefusedError):
         return "no run goes on there, or nothing lets this site through to the coordinator"
     if isinstance(error, FederationError):
@@ -128,19 +124,15 @@ def cause(error: Exception) -> str:
 def _distrust(code: int) -> str:
     """What is wrong with the coordinator's TLS certificate, by OpenSSL's code."""
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    if code == NOT_YET:
-        return f"the coordinator's TLS certificate is not valid yet: this machine's clock is behind (here it is {now})"
-    if code == EXPIRED:
-        return (
-            f"the coordinator's TLS certificate has expired ('agnosticfair deploy renew'), or this machine's clock is "
-            f"ahead (here it is {now})"
-        )
-    if code in MISMATCH:
-        return "the coordinator's TLS certificate is not for the address in this site's file: correct one of them"
-    return (
-        "the coordinator's TLS certificate is of another authority than this site's file says: get the coordinator's "
-        "new file for this site"
-    )
+    words = {
+        9: f"is not valid yet: this machine's clock is behind (here it is {now})",
+        10: "has expired ('agnosticfair deploy renew'), or this machine's clock is ahead "
+        f"(here it is {now})",
+        62: "is not for the address in this site's file: correct one of them",
+        64: "is not for the address in this site's file: correct one of them",
+    }
+    other = "is of another authority than this site's file says: get the coordinator's new file for this site"
+    return f"the coordinator's TLS certificate {words.get(code, other)}"
 
 
 @dataclass
@@ -242,13 +234,12 @@ class Node:
     def _measure(self, connected: bool, why: str = "") -> None:
         """Write how the site is, for 'agnosticfair site status', and the metrics, where they are wanted."""
         state = {"connected": connected, "why": why, "run": self.run, "seen": time.time()}
-        write_whole(state_file(self.joined), json.dumps(state))
+        write_atomically({state_file(self.joined): json.dumps(state).encode()})
         self.lived()
         if self.joined.metrics is not None:
-            text = site_gauges(
-                self.joined.site, connected, dict(self.trail.counts), self.trail.sent
-            )
-            write_whole(self.joined.metrics, text.decode())
+            counts = dict(self.trail.counts)
+            text = site_gauges(self.joined.site, connected, counts, self.trail.sent)
+            write_atomically({self.joined.metrics: text})
 
     async def _answer(
         self, writer: asyncio.StreamWriter, request: Mapping[str, Any], content: bytes
@@ -285,7 +276,7 @@ def status(joined: Joined) -> tuple[bool, str]:
     try:
         state = json.loads(state_file(joined).read_text())
     except (OSError, ValueError):
-        return False, f"site {joined.site!r} has not been started: 'agnosticfair deploy site'"
+        return False, f"site {joined.site!r} is not started: 'agnosticfair deploy site'"
     if (age := time.time() - state["seen"]) > 2 * SILENT:
         return False, f"site {joined.site!r} has been silent for {age:.0f} s: start it again"
     if state["connected"]:
@@ -319,23 +310,17 @@ def located(error: Exception) -> str:
 def serve_site(path: Path) -> None:
     """Run the site of a file until it is told to end (SIGTERM, Ctrl-C)."""
     joined = read_site(path)
-    prepare(joined)
     run_node(Node(joined, Trail(joined.log), partial(answer, joined)))
 
 
-def prepare(joined: Joined) -> None:
-    """See that a site has its keys."""
-    load_key(joined.key, joined.site)
-    if "mask-key" in joined.config:
-        load_secret(Path(joined.config["mask-key"]), joined.site)
-
-
 def run_node(node: Node) -> None:
-    """Serve until a signal."""
+    """Serve until a signal, with the node's key, which is made where there is none."""
+    load_key(node.joined.key, node.joined.site)
     node.trail.write("started")
     with suppress(asyncio.CancelledError):
         asyncio.run(_until_signal(node))
     node.trail.write("stopped")
+    state_file(node.joined).unlink(missing_ok=True)
 
 
 async def _until_signal(node: Node) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from agnosticfair.deploy.door import Door
 from agnosticfair.deploy.folder import Settings, read_settings
-from agnosticfair.deploy.node import Joined, Node, located, prepare, read_joined, run_node
+from agnosticfair.deploy.node import Joined, Node, located, read_joined, run_node
 from agnosticfair.deploy.runner import Live, Notify, locked
 from agnosticfair.deploy.site import reason, versions
 from agnosticfair.deploy.trail import Trail
@@ -90,7 +90,6 @@ def read_relay(path: Path) -> tuple[Joined, Settings]:
 def serve_relay(path: Path) -> None:
     """Run the relay of a file until it is told to end (SIGTERM, Ctrl-C)."""
     joined, settings = read_relay(path)
-    prepare(joined)
     with locked(settings), Door(settings, joined.site) as door:
         notify = Notify(on_trouble=lambda sentence: print(f"Note: {sentence}", flush=True))
         state = {"run": joined.site, "began": time.time(), "ended": "", "round": {}, "waiting": {}}

@@ -17,7 +17,7 @@ from typing import Any
 
 from agnosticfair.deploy.coordinator import results
 from agnosticfair.deploy.door import Door
-from agnosticfair.deploy.folder import Settings, read_config, read_settings, write_whole
+from agnosticfair.deploy.folder import Settings, read_config, read_settings, write
 from agnosticfair.deploy.prometheus import run_gauges
 from agnosticfair.deploy.results import publish
 from agnosticfair.errors import AgnosticFairError, FederationError, plain
@@ -66,10 +66,9 @@ class Live:
             self.state |= {"sites": self.door.state(), "seen": time.time()}
             if self.state["run"] == CHECK:
                 return
-            write_whole(self.settings.folder / STATE, as_json(self.state).decode())
+            write(self.settings.folder / STATE, as_json(self.state).decode())
             if self.settings.metrics:
-                text = run_gauges(self.state).decode()
-                write_whole(self.settings.folder / self.settings.metrics, text)
+                write(self.settings.folder / self.settings.metrics, run_gauges(self.state).decode())
 
     def waiting(self, waiting: Mapping[str, str]) -> None:
         for key, why in waiting.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agnosticfair.errors import SettingsError
+from agnosticfair.protocol.secure.keys import Identity
 
 DAYS = 90
 """How long the server's TLS certificate of a test authority is good."""
@@ -17,60 +18,95 @@ FOR_EVER = (datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59,
 
 
 def key_pair(site: str) -> dict[str, str]:
-    """A site's private key and, ending in .pub, its public half: a TLS certificate by that very key, known by its
-    bytes. It has no end, so that no clock matters; 'deploy rotate-key' ends it."""
+    """A site's private key (Ed25519), of its connection and its masks, and ending in .pub its public half: a TLS
+    certificate by that very key, known by its bytes. It has no end, so that no clock matters; 'deploy rotate-key'
+    ends it."""
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    key, name = ec.generate_private_key(ec.SECP256R1()), _name(site)
+    key, name = Ed25519PrivateKey.generate(), _name(site)
     usage = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH])
-    return {
-        "": _private(key),
-        ".pub": _pem(_signed(name, key.public_key(), name, key, FOR_EVER, usage)),
-    }
+    public = _signed(name, key.public_key(), name, key, FOR_EVER, usage)
+    return {"": _private(key), ".pub": _pem(public)}
 
 
-def public_key(path: Path, key: str) -> str:
+def public_key(path: Path, site: str) -> str:
     """A site's public half, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
     try:
         public = x509.load_pem_x509_certificate(path.read_bytes())
+        public.public_key().public_bytes_raw()  # type: ignore[union-attr]
     except FileNotFoundError:
         raise SettingsError(
-            f"there is no public key {str(path)!r} of site {key!r}: put the site's own there"
+            f"there is no public key {str(path)!r} of site {site!r}: put the site's own there"
         ) from None
-    except ValueError:
+    except (ValueError, AttributeError):
         raise SettingsError(
-            f"{str(path)!r} of site {key!r} is no public key that 'deploy site' made: ask the site for its NAME.pub"
+            f"{str(path)!r} of site {site!r} is no public key that 'deploy site' made: ask the site for its NAME.pub"
         ) from None
     return public.public_bytes(Encoding.PEM).decode()
 
 
+def masking_key(public: str) -> str:
+    """The public half, in PEM, as the list of masking keys has it."""
+    from cryptography import x509
+
+    key: Any = x509.load_pem_x509_certificate(public.encode()).public_key()
+    return str(key.public_bytes_raw().hex())
+
+
+def read_key(path: Path, site: str) -> Identity:
+    """A private key from its file; one that others can read is refused."""
+    try:
+        open_to_others, text = path.stat().st_mode & 0o077, path.read_text()
+    except OSError as error:
+        raise SettingsError(f"cannot read the key {str(path)!r}: {error.strerror}") from None
+    if open_to_others:
+        raise SettingsError(
+            f"others can read the key {str(path)!r}: chmod 600 it, or make a new one"
+        )
+    try:
+        return identity(text, site)
+    except (ValueError, TypeError, AttributeError):
+        raise SettingsError(
+            f"{str(path)!r} is no key of this version: remove it and its .pub, and the next start makes others"
+        ) from None
+
+
+def identity(secret: str, site: str) -> Identity:
+    """A private key, in PEM, as masks are made and lists are signed with."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    key: Any = load_pem_private_key(secret.encode(), None)
+    return Identity(site, key.private_bytes_raw())
+
+
 def tls_files(host: str) -> dict[str, str]:
     """A TLS authority for a test, its key, and the server's TLS certificate by it."""
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    key, name = ec.generate_private_key(ec.SECP256R1()), _name("agnosticfair test CA")
+    key, name = Ed25519PrivateKey.generate(), _name("agnosticfair test CA")
     authority = _signed(name, key.public_key(), name, key, _span(AUTHORITY_DAYS))
     files = {"tls/ca.crt": _pem(authority), "tls/ca.key": _private(key)}
     return files | renewed(host, files["tls/ca.crt"], files["tls/ca.key"])
 
 
 def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
-    """A new TLS certificate and key of the server, by an authority that is there."""
+    """A new TLS certificate and key of the server, by an authority that is there, for the host and this machine."""
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     issuer = x509.load_pem_x509_certificate(authority.encode())
     signer: Any = load_pem_private_key(authority_key.encode(), None)
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = Ed25519PrivateKey.generate()
     usage = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
-    names = x509.SubjectAlternativeName(_hosts(host))
+    hosts = dict.fromkeys((_host(host), _host("localhost"), _host("127.0.0.1")))
     by = (_name(host[:64]), key.public_key(), issuer.subject, signer, _span(DAYS))
-    return {"tls/server.crt": _pem(_signed(*by, usage, names)), "tls/server.key": _private(key)}
+    made = _signed(*by, usage, x509.SubjectAlternativeName(hosts))
+    return {"tls/server.crt": _pem(made), "tls/server.key": _private(key)}
 
 
 def tls_end(tls: str) -> datetime:
@@ -86,19 +122,25 @@ def _signed(
     """A TLS certificate; one without further extensions is an authority's."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     is_ca = not more
+    uses = {"digital_signature": not is_ca, "key_cert_sign": is_ca, "crl_sign": is_ca}
+    others = "content_commitment key_encipherment data_encipherment key_agreement encipher_only decipher_only"
     by = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     certificate = (
         x509.CertificateBuilder(issuer, subject, public, x509.random_serial_number(), *span)
         .add_extension(x509.BasicConstraints(is_ca, 0 if is_ca else None), critical=True)
-        .add_extension(_usage(is_ca), critical=True)
+        .add_extension(x509.KeyUsage(**uses, **dict.fromkeys(others.split(), False)), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(by, critical=False)
     )
     for extension in more:
         certificate = certificate.add_extension(extension, critical=False)
-    return certificate.sign(signer, hashes.SHA256())
+    own_digest = isinstance(
+        signer, Ed25519PrivateKey
+    )  # an authority of one's own may have another key
+    return certificate.sign(signer, None if own_digest else hashes.SHA256())
 
 
 def _span(days: int) -> tuple[datetime, datetime]:
@@ -113,34 +155,23 @@ def _name(text: str) -> Any:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
+def _host(name: str) -> Any:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
 def _pem(tls: Any) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    return tls.public_bytes(Encoding.PEM).decode()
+    return str(tls.public_bytes(Encoding.PEM).decode())
 
 
 def _private(key: Any) -> str:
     from cryptography.hazmat.primitives import serialization as form
 
     pem, pkcs8 = form.Encoding.PEM, form.PrivateFormat.PKCS8
-    return key.private_bytes(pem, pkcs8, form.NoEncryption()).decode()
-
-
-def _usage(is_ca: bool) -> Any:
-    from cryptography import x509
-
-    signs = {"key_cert_sign": is_ca, "crl_sign": is_ca, "digital_signature": not is_ca}
-    rest = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    return x509.KeyUsage(**signs, **dict.fromkeys((*rest, "encipher_only", "decipher_only"), False))
-
-
-def _hosts(host: str) -> tuple[Any, ...]:
-    """The names the server answers to: the host, and this machine itself."""
-    from cryptography import x509
-
-    loop = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
-    try:
-        host_name: Any = x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        host_name = x509.DNSName(host)
-    return loop if host_name in loop else (host_name, *loop)
+    return str(key.private_bytes(pem, pkcs8, form.NoEncryption()).decode())

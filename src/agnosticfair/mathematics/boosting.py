@@ -20,11 +20,9 @@ from agnosticfair.mathematics.trees import (
     LEAF,
     Bins,
     Forest,
-    from_numbers,
     goes_right,
     margins,
     ranks,
-    unpack,
 )
 from agnosticfair.threads import compiled
 
@@ -81,15 +79,6 @@ class Boosting:
     smooth: float = 10.0
     patience: int = 10
     monotone: tuple[int, ...] = ()
-
-
-def gradient_bits(n: int, columns: int) -> int:
-    """Bits after the point of gradients, so that n rows of up to eight, in so many columns, are added up exactly.
-
-    >>> gradient_bits(10**6, 20), gradient_bits(10**9, 300)
-    (20, 11)
-    """
-    return min(GRADIENT_BITS, 50 - int(n).bit_length() - int(columns).bit_length())
 
 
 def gradients(
@@ -213,6 +202,7 @@ class CodedRows:
 
     Parameters
     ----------
+    bins : Bins
     codes : (n, C) uint8
     columns : (C, n) uint8
         The same, column by column.
@@ -224,8 +214,11 @@ class CodedRows:
     weights : (n,) array or None
     bits : int
         Of the gradients' grid.
+    ways : dict
+        How far each model's rows have come in its trees; changed from request to request.
     """
 
+    bins: Bins
     codes: np.ndarray
     columns: np.ndarray
     target: np.ndarray
@@ -234,6 +227,7 @@ class CodedRows:
     folds: int
     weights: np.ndarray | None
     bits: int
+    ways: dict[int, Way] = field(default_factory=dict)
     xp: ClassVar[Any] = np
 
     def trains(self, model: int) -> Any:
@@ -254,27 +248,37 @@ class CodedRows:
         target = self.target[model % len(self.target)]
         return gradients(margin, target, self.bits, self.weights, self.xp)
 
-    def margins(self, forest: Forest, bins: Bins) -> Any:
+    def margins(self, forest: Forest) -> Any:
         """The log odds of every row, (n,)."""
-        return margins(forest, bins, self.columns)
+        return margins(forest, self.bins, self.columns)
 
     def places(self) -> Any:
         """Where rows stand before a tree: in its root."""
         return np.zeros(len(self.fold), np.uint8)
 
-    def descend(self, place: Any, tree: Forest, bins: Bins, start: int, end: int) -> Any:
+    def descend(self, place: Any, tree: Forest, start: int, end: int) -> Any:
         """The rows' places within level ``end`` of a forest's first tree, from those within level ``start``."""
-        return descend(place, tree, bins, self.columns, start, end)
+        rank = ranks(tree, self.bins)
+        for level in range(start, end):
+            right = np.zeros_like(place)
+            for k in range(2**level):
+                node = 2**level - 1 + k
+                if tree.column[0, node] != LEAF:
+                    here = goes_right(tree, self.bins, self.columns, 0, node, int(rank[0, node]))
+                    here &= (place == k).view(np.uint8)
+                    right |= here
+            place = place + place + right
+        return place
 
     def leaf_values(self, place: Any, tree: Forest) -> Any:
         """What the leaves of a forest's first tree add."""
         return tree.value[0].astype(float).take(place)
 
-    def histogram(self, way: Way, slots: np.ndarray, bins: Bins) -> np.ndarray:
+    def histogram(self, way: Way, slots: np.ndarray) -> np.ndarray:
         """Sums of the rows that the model of this way is trained on, (slots, B, 3).  slots: (256,), of places."""
         slot = slots.take(way.place)
         slot[way.apart] = -1
-        return histogram(self.codes, slot, way.g, way.h, int(slots.max()) + 1, bins)
+        return histogram(self.codes, slot, way.g, way.h, int(slots.max()) + 1, self.bins)
 
 
 @dataclass
@@ -291,35 +295,6 @@ class Way:
     place: Any = None
     g: Any = None
     h: Any = None
-
-
-@dataclass
-class Walk:
-    """The ways of all models' rows.  packed, done: the finished trees of the last request, as sent and unpacked."""
-
-    ways: dict[int, Way] = field(default_factory=dict)
-    packed: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    done: list[Forest] = field(default_factory=list)
-
-
-def descend(
-    place: np.ndarray, tree: Forest, bins: Bins, columns: np.ndarray, start: int, end: int
-) -> np.ndarray:
-    """The rows' places within level ``end`` of a forest's first tree, from those within level ``start``.
-
-    place: (n,) uint8.  columns: (C, n).
-    """
-    rank = ranks(tree, bins)
-    for level in range(start, end):
-        right = np.zeros_like(place)
-        for k in range(2**level):
-            node = 2**level - 1 + k
-            if tree.column[0, node] != LEAF:
-                here = goes_right(tree, bins, columns, 0, node, int(rank[0, node]))
-                here &= (place == k).view(np.uint8)
-                right |= here
-        place = place + place + right
-    return place
 
 
 def _same(one: Forest, other: Forest) -> bool:
@@ -339,66 +314,45 @@ def _grows_from(old: Forest, new: Forest, level: int) -> bool:
     return same and np.array_equal(old.sets, new.sets[: len(old.sets)])
 
 
-def finished_trees(walk: Walk, packed: np.ndarray, bins: Bins) -> list[Forest]:
-    """The finished trees of a request, which most requests have in common with the last one."""
-    if not (walk.done and np.array_equal(walk.packed, packed)):
-        walk.packed, walk.done = packed, unpack(from_numbers(packed), bins)
-    return walk.done
-
-
-def go(
-    walk: Walk, rows: CodedRows, bins: Bins, model: int, done: Forest, now: Forest, level: int
-) -> Way:
+def _way(rows: CodedRows, model: int, done: Forest, now: Forest, level: int) -> Way:
     """The way of one model's rows, up to where a request is: ``level`` levels of ``now`` after the trees ``done``."""
-    way = walk.ways.get(model)
-    if way is None or not _known(way, done, bins):
-        way = Way(done, rows.margins(done, bins), rows.xp.where(~rows.trains(model))[0])
+    way = rows.ways.get(model)
+    if way is None or not _known(way, done, rows.bins):
+        way = Way(done, rows.margins(done), rows.xp.where(~rows.trains(model))[0])
         way.g, way.h = rows.gradients(way.margin, model)
-    elif len(done) > len(way.done):
-        _add_tree(way, rows, bins, done)
+    elif len(done) > len(way.done):  # the last tree's leaves, from where the rows stand in it
+        last = done.only(len(done) - 1, rows.bins)
+        _descend(rows, way, last, last.depth)
+        way.margin += rows.leaf_values(way.place, last)
+        way.done, way.now = done, None
         way.g, way.h = rows.gradients(way.margin, model)
-    if way.now is None or way.level > level or not _grows_from(way.now, now, way.level):
-        way.level, way.place = 0, rows.places()
-    way.place = rows.descend(way.place, now, bins, way.level, level)
+    _descend(rows, way, now, level)
     way.now, way.level = now, level
-    walk.ways[model] = way
+    rows.ways[model] = way
     return way
 
 
 def _known(way: Way, done: Forest, bins: Bins) -> bool:
     """Whether the trees are those of the way, or one more."""
     more = len(done) - len(way.done)
-    if more not in (0, 1):
-        return False
-    return _same(way.done, done if not more else done.first(len(way.done), bins))
+    return 0 <= more <= 1 and _same(way.done, done.first(len(way.done), bins) if more else done)
 
 
-def _add_tree(way: Way, rows: CodedRows, bins: Bins, done: Forest) -> None:
-    """Add the last tree to the margins: from where the rows stand in it, if they do."""
-    last = done.only(len(done) - 1, bins)
-    if way.now is None or not _grows_from(way.now, last, way.level):
+def _descend(rows: CodedRows, way: Way, tree: Forest, level: int) -> None:
+    """Bring the rows to a level of a tree: from where they stand, if that is in this tree."""
+    if way.now is None or way.level > level or not _grows_from(way.now, tree, way.level):
         way.level, way.place = 0, rows.places()
-    way.place = rows.descend(way.place, last, bins, way.level, last.depth)
-    way.margin += rows.leaf_values(way.place, last)
-    way.done, way.now = done, None
+    way.place = rows.descend(way.place, tree, way.level, level)
 
 
 def level_sums(
-    walk: Walk,
-    rows: CodedRows,
-    bins: Bins,
-    forests: Sequence[tuple[Forest, Forest]],
-    level: int,
-    count: np.ndarray,
+    rows: CodedRows, forests: Sequence[tuple[Forest, Forest]], level: int, count: np.ndarray
 ) -> dict[str, np.ndarray]:
     """What a request asks for.
 
     Parameters
     ----------
-    walk : Walk
-        What is kept; changed here.
     rows : CodedRows
-    bins : Bins
     forests : sequence of (Forest, Forest)
         Of every model: finished trees, and the one that grows.
     level : int
@@ -412,14 +366,14 @@ def level_sums(
         hist: (P, B, 3).  loss: (H,), out of fold, where a tree begins; zeros elsewhere.
     """
     heads = len(rows.target)
-    hist, loss = np.zeros((len(count), int(bins.starts[-1]), 3)), np.zeros(heads)
+    hist, loss = np.zeros((len(count), int(rows.bins.starts[-1]), 3)), np.zeros(heads)
     for model in np.unique(count[:, 0]).tolist():
         done, now = forests[model]
-        way = go(walk, rows, bins, model, done, now, level)
-        rows_of_model = np.flatnonzero(count[:, 0] == model)
+        way = _way(rows, model, done, now, level)
+        of_model = np.flatnonzero(count[:, 0] == model)
         slots = np.full(256, -1, np.int16)
-        slots[count[rows_of_model, 1]] = np.arange(len(rows_of_model))
-        hist[rows_of_model] = rows.histogram(way, slots, bins)
+        slots[count[of_model, 1]] = np.arange(len(of_model))
+        hist[of_model] = rows.histogram(way, slots)
         if level == 0 and model < rows.folds * heads:
             loss[model % heads] += rows.loss(way.margin, model)
     return {"hist": hist, "loss": loss}

@@ -1,7 +1,7 @@
 """How forests of several models grow together, a level at a time, from requests and histograms.
 
 The server's side is ``Growth``: which nodes to count next, and what the counts make of the trees. The rows' side is
-``Walk``: where each row stands in the tree that is growing, rebuilt from a request at any time.
+``boosting.CodedRows``: where each row stands in the tree that is growing, rebuilt from a request at any time.
 
 Model m = fold * heads + head trains on the rows of other folds; the last heads models on all rows.
 """

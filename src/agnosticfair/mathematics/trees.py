@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -24,9 +24,6 @@ LEAF = 0xFFFF
 
 CHUNK = 1 << 15
 """Rows that are sent through the trees at a time: their codes stay in a core's cache."""
-
-_BYTES = 6
-"""Bytes that a float64 holds exactly as a whole number."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,15 @@ def _packed(forest: Forest, set_bytes: int) -> np.ndarray:
 
 def unpack(content: np.ndarray, bins: Bins) -> list[Forest]:
     """The inverse of ``pack``; ValueError where the bytes are no forests over these bins."""
-    data, at, forests = np.ascontiguousarray(content, np.uint8).tobytes(), 0, []
+    if content.dtype != np.uint8 or content.ndim != 1:
+        raise ValueError("packed forests are a row of bytes")
+    return [*_unpacked(content.tobytes(), bins)]
+
+
+@lru_cache(maxsize=4)
+def _unpacked(data: bytes, bins: Bins) -> tuple[Forest, ...]:
+    """Most requests name the same finished trees as the last one."""
+    at, forests = 0, []
     while at < len(data):
         if len(data) - at < 20:
             raise ValueError("packed forests end too early")
@@ -189,11 +194,12 @@ def unpack(content: np.ndarray, bins: Bins) -> list[Forest]:
             arrays.append(np.frombuffer(data, kind, size, at).reshape(shape))
             at += arrays[-1].nbytes
         column, threshold, missing_right, value, left = arrays
-        left = np.pad(left, ((0, 0), (0, MAX_CODES // 8 - bins.set_bytes)))
-        forest = Forest(column, threshold, missing_right, left, value, start)
+        all_sets = np.zeros((sets, MAX_CODES // 8), np.uint8)
+        all_sets[:, : bins.set_bytes] = left
+        forest = Forest(column, threshold, missing_right, all_sets, value, start)
         _check(forest, bins)
         forests.append(forest)
-    return forests
+    return tuple(forests)
 
 
 def _check(forest: Forest, bins: Bins) -> None:
@@ -204,31 +210,6 @@ def _check(forest: Forest, bins: Bins) -> None:
         raise ValueError("a forest has not a set for each split by categories")
     if not (np.isfinite(forest.value).all() and np.isfinite(forest.start)):
         raise ValueError("a forest's values are not finite")
-
-
-def as_numbers(content: np.ndarray) -> np.ndarray:
-    """Bytes as float64 numbers, six in each: requests know no other type.
-
-    >>> from_numbers(as_numbers(np.arange(9, dtype=np.uint8)))
-    array([0, 1, 2, 3, 4, 5, 6, 7, 8], dtype=uint8)
-    """
-    padded = np.zeros(-(-len(content) // _BYTES) * _BYTES, np.uint8)
-    padded[: len(content)] = content
-    wide = np.zeros((len(padded) // _BYTES, 8), np.uint8)
-    wide[:, :_BYTES] = padded.reshape(-1, _BYTES)
-    return np.append(float(len(content)), wide.view("<u8")[:, 0].astype(float))
-
-
-def from_numbers(numbers: np.ndarray) -> np.ndarray:
-    """The inverse of ``as_numbers``; ValueError where the numbers are none of bytes."""
-    whole = numbers.ndim == 1 and len(numbers) and (numbers == np.rint(numbers)).all()
-    if not whole or numbers.min() < 0 or numbers.max() >= 2.0 ** (8 * _BYTES):
-        raise ValueError(f"packed bytes are a row of whole numbers of {_BYTES} bytes each")
-    size = int(numbers[0])
-    if len(numbers) - 1 != -(-size // _BYTES):
-        raise ValueError("packed bytes are not as long as they say")
-    wide = numbers[1:].astype("<u8").view(np.uint8).reshape(-1, 8)[:, :_BYTES]
-    return np.ascontiguousarray(wide).ravel()[:size]
 
 
 def number_codes(values: np.ndarray, edges: np.ndarray) -> np.ndarray:

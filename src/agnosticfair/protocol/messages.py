@@ -274,8 +274,8 @@ def _number(kind: object) -> type:
 
 
 def _narrow(name: str, value: np.ndarray) -> np.dtype[Any] | None:
-    """The kind of number that an array has kept: estimates may be packed small."""
-    is_narrow = name.startswith("task.estimates.") and value.dtype in NARROW
+    """The kind of number that an array has kept: estimates and trees may be packed small."""
+    is_narrow = name.startswith(("task.estimates.", "request.trees.")) and value.dtype in NARROW
     return value.dtype if is_narrow else None
 
 

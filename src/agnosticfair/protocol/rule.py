@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from agnosticfair.data.axes import Binning
@@ -99,6 +101,15 @@ class FineCounts:
         return {"fine_bin_counts": (rows, width + 2), "value_counts": (values,)}
 
 
+@dataclass(frozen=True)
+class PackedTrees:
+    """Bins; finished trees and those that grow, of every model, packed over these bins (``mathematics.trees``)."""
+
+    binning: Binning
+    done: np.ndarray
+    growing: np.ndarray
+
+
 @request(
     "level",
     hist="for each node of the trees that grow: how many rows have each bin or category of every column, and the "
@@ -109,29 +120,20 @@ class FineCounts:
 class Level:
     """Histograms of a level of all trees that grow: of ``count``, (P, 2), models and nodes.
 
-    forests, growing: the trees so far and those that grow, packed (``mathematics.trees``): with them any client can
-    begin here.  edges, edge_sizes, codes: the bins.  min_rows: that a node has, of all sites together; a coordinator
-    says so, and a site refuses less than its own min-rows.
+    trees: those so far and those that grow: with them any client can begin here.  min_rows: that a node has, of all
+    sites together; a coordinator says so, and a site refuses less than its own min-rows.
     """
 
     heads: tuple[Head, ...]
     folds: int
     seed: int
     level: int
-    edges: np.ndarray
-    edge_sizes: np.ndarray
-    codes: np.ndarray
-    forests: np.ndarray
-    growing: np.ndarray
+    trees: PackedTrees
     count: np.ndarray
     min_rows: int
 
-    @property
-    def binning(self) -> Binning:
-        return Binning(self.edges, self.edge_sizes, self.codes)
-
     def shapes(self, task: Task) -> Shapes:
-        codes = int(self.binning.bins(task.encoding).starts[-1])
+        codes = int(self.trees.binning.bins(task.encoding).starts[-1])
         return {"hist": (len(self.count), codes, 3), "tree_loss": (len(self.heads),)}
 
 

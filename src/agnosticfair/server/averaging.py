@@ -17,7 +17,7 @@ from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.mathematics.ambiguity import Ambiguity, Outcome, Worst, worst_linear_subject_to
 from agnosticfair.methods import Averaging, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Average, Request
+from agnosticfair.protocol.requests import Average
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 
@@ -78,11 +78,6 @@ def request(state: AveragingState) -> Average:
         alpha=state.alpha,
         phi_C=state.phi_C,
     )
-
-
-def largest_requests(state: AveragingState) -> dict[str, Request]:
-    """All that rounds from here on may ask, by when."""
-    return {f"1 to {state.method.max_rounds}": request(state)}
 
 
 def worst_cases(state: AveragingState) -> tuple[float, float]:

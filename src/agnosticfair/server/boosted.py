@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agnosticfair.data.axes import (
-    FINE,
     PASSES,
     Binning,
     agreed,
@@ -34,10 +33,9 @@ from agnosticfair.mathematics.growing import (
     result,
     totals,
 )
-from agnosticfair.mathematics.trees import as_numbers, empty, pack
+from agnosticfair.mathematics.trees import pack
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.requests import Request
-from agnosticfair.protocol.rule import FineCounts, Level
+from agnosticfair.protocol.rule import FineCounts, Level, PackedTrees
 from agnosticfair.server.learning import start_of as start_of
 from agnosticfair.server.learning import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
@@ -45,9 +43,6 @@ from agnosticfair.server.plan import Beginning, Plan, trained_heads
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
 
-MAX_FINE = 7 * FINE
-"""Cells of a column, at most, after two passes that refine: each has those with rows, as many more, and four for each
-of at most 512 heavy ones."""
 
 MAX_SHARE, UNMEASURED = 0.75, 50
 """The most of the rows that one fold may hold: where few rows differ, folds are given up, and so many trees grown."""
@@ -144,20 +139,13 @@ def request(state: Boosted) -> FineCounts | Level:
     """What the next round asks of every client."""
     if state.growth is None or state.binning is None:
         return FineCounts(state.cuts)
-    growth, binning = state.growth, state.binning
-    bins = growth.bins
+    growth = state.growth
+    trees = PackedTrees(
+        state.binning, pack(growth.done, growth.bins), pack(current(growth), growth.bins)
+    )
+    level, count = max(growth.level, 0), growth.count.astype(float)
     return Level(
-        state.heads,
-        state.folds,
-        state.seed,
-        max(growth.level, 0),
-        binning.edges,
-        binning.edge_sizes.astype(float),
-        binning.codes.astype(float),
-        as_numbers(pack(growth.done, bins)),
-        as_numbers(pack(current(growth), bins)),
-        growth.count.astype(float),
-        growth.settings.min_rows,
+        state.heads, state.folds, state.seed, level, trees, count, growth.settings.min_rows
     )
 
 
@@ -209,43 +197,10 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
     return replace(state, binning=binning, growth=growth)
 
 
-def largest_requests(state: Boosted) -> dict[str, Request]:
-    """All that rounds from here on may ask, as large as it can be, by when."""
-    requests: dict[str, Request] = {"the rounds of learner 'trees'": request(state)}
-    if state.growth is None:
-        fine = replace(state, cuts=np.zeros((len(state.encoding.numeric), MAX_FINE)))
-        requests["twice more for learner 'trees', at most so large"] = request(fine)
-    level = "the rounds of learner 'trees', a level of all trees each, at most so large"
-    return {**requests, level: request(largest(state))}
-
-
-def largest(state: Boosted) -> Boosted:
-    """A state with as many bins, trees and nodes as there can be: for what is said of messages before a fit."""
-    encoding, settings = state.encoding, state.settings
-    edges = [np.linspace(low, high, MAX_BINS + 1)[1:-1] for _, low, high in encoding.numeric]
-    codes = [
-        np.minimum(np.arange(1, len(values) + 1), MAX_BINS) for _, values in encoding.categorical
-    ]
-    binning = Binning(
-        np.concatenate([np.zeros(0), *edges]),
-        np.array([len(edges_here) for edges_here in edges], np.uint16),
-        np.concatenate([np.zeros(0, np.uint8), *codes]).astype(np.uint8),
-    )
-    growth = begin(binning.bins(encoding), settings, len(state.heads), state.folds)
-    done = tuple(empty(settings.depth, trees=settings.trees) for _ in growth.done)
-    count = [(m, 2 * k) for m in range(growth.models) for k in range(2 ** (settings.depth - 2))]
-    falling = tuple(float(k) for k in range(settings.trees, -1, -1))
-    growth = replace(growth, loss=(falling,) * growth.heads, done=done, count=np.array(count))
-    growth = replace(growth, level=settings.depth - 1)
-    return replace(state, binning=binning, growth=growth)
-
-
 def estimates_of(state: Boosted, plan: Plan) -> Estimates:
-    """What was learned, for the task; of a state before the first round, as large as it can be."""
+    """What was learned, for the task."""
     if not state.heads:
         return Estimates("trees", (), 0, state.seed)
-    if state.growth is None or state.binning is None:
-        state = largest(state)
     assert state.growth is not None
     assert state.binning is not None
     growth = state.growth

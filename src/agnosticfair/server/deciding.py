@@ -310,13 +310,6 @@ def max_trials(game: adversaries.Game) -> int:
     return max(1, min(MAX_TRIALS, MAX_BYTES // (8 * (game.C.size + len(game.alpha) + 1))))
 
 
-def largest_requests(state: LimitedState) -> dict[str, Request]:
-    """All that rounds from here on may ask, as large as it can be, by when."""
-    rounds = f"1 to {state.game.method.max_rounds}, until it converges"
-    trials = Trials(np.zeros((max_trials(state.game), len(state.w))))
-    return {rounds: request(state), "some of these rounds instead": trials}
-
-
 def round_entry(
     state: LimitedState,
     of: adversaries.Point,

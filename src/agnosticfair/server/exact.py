@@ -22,7 +22,7 @@ from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.quadratic import Solution, minimise
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.requests import Request, Sums
+from agnosticfair.protocol.requests import Sums
 from agnosticfair.server.adversaries import (
     Game,
     Point,
@@ -100,11 +100,6 @@ def request(state: Game) -> Sums:
     C = state.C if state.here is None else for_clients(state.C, state, state.here.sums)
     measured = fairness_of(state.method).measured
     return Sums(measured, state.method.share, state.w, state.alpha, C)
-
-
-def largest_requests(state: Game) -> dict[str, Request]:
-    """All that rounds from here on may ask, by when."""
-    return {f"1 to {state.method.max_rounds}, until it converges": request(state)}
 
 
 def hessian_of(state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -20,7 +20,6 @@ from agnosticfair.mathematics.quadratic import lbfgs_step
 from agnosticfair.methods import Method
 from agnosticfair.protocol.grid import exponents
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.requests import Request
 from agnosticfair.protocol.rule import Learn, hessian_numbers
 from agnosticfair.server.plan import Beginning, Plan, Start, trained_heads
 
@@ -127,11 +126,6 @@ def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning
 def request(state: Learning) -> Learn:
     """What the next round asks of every client."""
     return Learn(state.heads, state.folds, state.seed, state.fresh, state.w)
-
-
-def largest_requests(state: Learning) -> dict[str, Request]:
-    """All that rounds from here on may ask, by when."""
-    return {f"the rounds of learner {state.kind!r}": request(state)}
 
 
 def step(state: Learning, reply: Reply) -> Learning:

@@ -32,7 +32,6 @@ from agnosticfair.mathematics.program import (
 )
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Request
 from agnosticfair.protocol.rule import ProgramSums, sums_request
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
@@ -144,27 +143,6 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
 def request(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
     return sums_request(program.request(state.aside or state.inner), state.error_costs)
-
-
-def largest_requests(state: ProgramState) -> dict[str, Request]:
-    """All that rounds from here on may ask, as large as it can be, by when: first, with all step lengths and a Hessian,
-    and for whole decisions."""
-    first = request(state)
-    _, K, P = first.A.shape
-
-    def at(points: int, **changes: Any) -> ProgramSums:
-        A, zeros = np.zeros((points, K, P)), np.zeros(points)
-        W = np.zeros((points, first.W.shape[1]))
-        return replace(first, masses=False, A=A, nu=zeros, eps=zeros, W=W, **changes)
-
-    directions, so = np.zeros((program.max_active(K * P), 5)), "of the program, at most so large"
-    return {
-        "the first round of the program": first,
-        f"the other rounds {so}": at(
-            len(program.lengths(K * P)), hessian=True, directions=directions
-        ),
-        f"the last rounds {so}": at(program.candidates(K * P)),
-    }
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:

@@ -34,7 +34,7 @@ from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method, Network
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Moments, Request, Trained, TrainNetwork
+from agnosticfair.protocol.requests import Moments, Trained, TrainNetwork
 from agnosticfair.server import adversaries
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
@@ -204,15 +204,6 @@ def request(state: SaddleState) -> TrainNetwork:
         scale=1.0 / (np.sqrt(state.squares) + floor + 1e-12),
         before=state.before,
     )
-
-
-def largest_requests(state: SaddleState) -> dict[str, Request]:
-    """All that rounds from here on may ask, as large as it can be, by when."""
-    first = request(state)
-    before = Trained(first.w, first.alpha, first.C, first.w)
-    rounds = f"1 to {state.method.max_rounds}, until it converges"
-    rounds += "; the fields of 'before' from the second on"
-    return {rounds: replace(first, before=before)}
 
 
 def constrained(state: SaddleState, sums: Mapping[str, np.ndarray]) -> np.ndarray:

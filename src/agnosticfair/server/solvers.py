@@ -60,10 +60,6 @@ class Solver(Protocol):
         """One round, from the sum of all replies."""
         ...
 
-    def largest_requests(self, state: Any) -> Mapping[str, Request]:
-        """All that rounds from here on may ask, as large as it can be, by when."""
-        ...
-
     def worst_cases(self, state: Any) -> tuple[float, float]:
         """The worst difference over the set, of the surrogate and of the true decisions; nan if unknown."""
         ...

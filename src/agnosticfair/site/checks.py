@@ -24,8 +24,8 @@ from agnosticfair.data.summary import SummaryStatistics, encoding_of
 from agnosticfair.learners.decisions import without_bins
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, width
 from agnosticfair.mathematics.subgroups import DEEPEST, SITE
+from agnosticfair.privacy.requests import covered
 from agnosticfair.protocol.messages import MAX_BYTES, Broadcast
-from agnosticfair.protocol.privacy.requests import covered
 from agnosticfair.protocol.requests import UNCOUNTED, SubgroupSet, Task
 from agnosticfair.site.policy import SitePolicy
 

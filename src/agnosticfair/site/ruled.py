@@ -20,7 +20,7 @@ from agnosticfair.learners.local import LOCAL
 from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.scores import HESSIAN_ROWS
-from agnosticfair.mathematics.trees import MAX_CODES, from_numbers, unpack
+from agnosticfair.mathematics.trees import MAX_CODES, unpack
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import Task
 from agnosticfair.site.checks import (
@@ -152,10 +152,11 @@ def _fine_bins(by: Judgement, broadcast: Broadcast[Any]) -> None:
 def _level(by: Judgement, broadcast: Broadcast[Any]) -> None:
     request, task = broadcast.request, broadcast.task
     _trained(by, broadcast)
-    _binning(by, request.binning, task)
+    _binning(by, request.trees.binning, task)
     need(request.min_rows >= by.policy.min_rows, f"leaves have {request.min_rows} rows")
-    bins, models = request.binning.bins(task.encoding), len(request.heads) * (request.folds + 1)
-    done, growing = (unpack(from_numbers(v), bins) for v in (request.forests, request.growing))
+    trees, models = request.trees, len(request.heads) * (request.folds + 1)
+    bins = trees.binning.bins(task.encoding)
+    done, growing = (unpack(v, bins) for v in (trees.done, trees.growing))
     need(len(done) == len(growing) == models, "there are not trees for each model")
     need(all(len(tree) == 1 for tree in growing), "there is not one tree that grows")
     need(all(0 <= request.level <= tree.depth for tree in growing), "the level is none")

@@ -27,14 +27,14 @@ from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
+from agnosticfair.privacy.ledger import ledger_folder
+from agnosticfair.privacy.messages import dry_run
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import FORMAT
-from agnosticfair.protocol.privacy.ledger import ledger_folder
 from agnosticfair.report.page import page_data as data
 from agnosticfair.report.studies import read_run
 from agnosticfair.server import plan as server
-from agnosticfair.server.reveals import explain, explain_audit
 
 ROWS = small_table(300, 3)
 ROLES = Roles("y", ("sex",))
@@ -188,6 +188,7 @@ def test_a_node_that_is_not_asked_for_takes_no_part(files):
     assert ("statistics", "east") not in line.log
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize(
     ("name", "more"),
     [
@@ -411,22 +412,11 @@ def test_a_run_over_sites_has_the_bytes_that_were_explained(files, tmp_path, nam
         files, tmp_path, method=chosen_method.name, network=network or "", max_rounds=2
     )
     run()
-    statistics = summary_statistics(ROWS, "all")
-    told = explain(chosen_method, statistics, tuple(files), 1 / 3) + explain_audit(
-        chosen_method, statistics
-    )
-    sizes = {m.step: m.size for m in told if m.sender == "site"}
+    told = {m.step: m for m in dry_run(chosen_method, ROWS, len(files)) if m.sender == "site"}
     traffic = json.loads((tmp_path / "history.json").read_text())["traffic"]
     for step in ("histograms", *steps):
-        assert {t["received"] for t in traffic if t["step"] == step} == {sizes[step]}
-    maximum = [m.size for m in told if m.step == "subgroup_decisions"]  # everybody, values, pairs
-    sent = [
-        t["received"] for t in traffic if t["step"] == "subgroup_decisions" and t["site"] == "north"
-    ]
-    assert len(sent) == len(maximum) == (1 if name == "rule" else 3)
-    assert sent[-1] <= maximum[-1]
-    assert name == "rule" or sent[:2] == maximum[:2]
-    assert {t["step"] for t in traffic} <= {m.step for m in told}
+        assert {t["received"] for t in traffic if t["step"] == step} == {told[step].size}
+    assert {t["step"] for t in traffic} - {"hello"} == {*told}
 
 
 @pytest.mark.parametrize(
@@ -565,15 +555,18 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
 def test_secure_sums_over_a_line_give_the_same_model(name, network, files, tmp_path):
     if network and (METHODS[name].rule is not None or METHODS[name].averaging is not None):
         return  # they train none
-    from agnosticfair.deploy.masking import LIST, masking_files, read_key_list
+    from agnosticfair.deploy.masking import LIST, first_list, read_key_list
+    from agnosticfair.deploy.secrets import key_pair, masking_key
 
-    for file, text in masking_files(files).items():
+    pairs = {key: key_pair(key) for key in files}
+    lists, _ = first_list({key: masking_key(pair[".pub"]) for key, pair in pairs.items()})
+    for file, text in (lists | {key: pair[""] for key, pair in pairs.items()}).items():
         (tmp_path / file).write_text(text)
         (tmp_path / file).chmod(0o600)
     chosen_method = method(name, network=network, max_rounds=3)
     consents = {need.replace("_", "-"): True for need in server.consents(chosen_method)}
     own = {
-        key: {"mask-key": str(tmp_path / f"{key}.mask"), "mask-list": str(tmp_path / LIST)}
+        key: {"mask-key": str(tmp_path / key), "mask-list": str(tmp_path / LIST)}
         | {"min-rows": 1, **consents}
         for key in files
     }

@@ -79,10 +79,10 @@ def bench(
         request, names = request if datasets else QUICK_DATA, names if entrants else QUICK_ENTRANTS
     wanted = cells(request, numbers, names, listed(protocols, PROTOCOLS), **options)
     # after the words are found to make sense: it may download
-    found, absent = here(request, folder)
-    if not found:
+    there, absent = here(request, folder)
+    if not there:
         raise DataError(next(iter(absent.values())))
-    wanted = [one for one in wanted if one.dataset in found]
+    wanted = [one for one in wanted if one.dataset in there]
     begin = perf_counter()
     with progress(len(wanted), "cells") as advance:
         workers = cpus() if jobs is None else jobs
@@ -97,7 +97,7 @@ def bench(
 
 QUICK_DATA = ["adult", "oulad"]
 QUICK_ENTRANTS = ["rule", "fairfl", "linearpost", "fairlearn-eg", "boosted-moved"]
-QUICK: dict[str, Any] = {"limits": (0.1,), "request": (0.03, 0.12)}
+QUICK: dict[str, Any] = {"limits": (0.1,), "request": (0.12, 0.03)}
 
 
 def _again(key: str, folder: str | None, out: Path) -> None:
@@ -130,16 +130,16 @@ def _named(key: str, folder: str | None) -> Cell:
     data, seed, protocol, entrant = (*key.split("-", 3), "", "", "")[:4]
     if not seed.isdigit():
         raise SettingsError(f"{key!r} names no cell: write adult-03-balanced-rule")
-    (found,) = cells([data], [int(seed)], [entrant], [protocol], folder=folder)
-    return found
+    (one,) = cells([data], [int(seed)], [entrant], [protocol], folder=folder)
+    return one
 
 
 def _present(rows: Sequence[Mapping[str, Any]], out: Path, said: str, as_json: bool) -> None:
     from agnosticfair_research.report import bench as report
     from agnosticfair_research.verdict import summary
 
-    made = summary(rows)
-    said += f"\n{report.projection(made['cost'])}"
-    files = {"bench.md": report.document(made).encode()}
+    summed = summary(rows)
+    said += f"\n{report.projection(summed['cost'])}"
+    files = {"bench.md": report.document(summed).encode()}
     text = json.dumps(rows, allow_nan=False)
-    deliver(out, files, report.grids(made["lines"]), said, text if as_json else None)
+    deliver(out, files, report.grids(summed["lines"]), said, text if as_json else None)

@@ -21,10 +21,10 @@ def data(data_folder: DataFolder = None, as_json: Json = False) -> None:
     """List the data sets of the experiments, and whether they are here."""
     from agnosticfair_research.datasets import DATASETS
 
-    found = [describe(name, data_folder) for name in DATASETS]
+    entries = [describe(name, data_folder) for name in DATASETS]
     if as_json:
-        return print(json.dumps(found, indent=1))
-    for entry in found:
+        return print(json.dumps(entries, indent=1))
+    for entry in entries:
         lines = [(key, value) for key, value in entry.items() if key != "name"]
         show(grid(entry["name"], ("", ""), lines))
         print()

@@ -1,4 +1,4 @@
-"""``agnosticfair-research reproduce``: the paper's tables and figures beside its own numbers."""
+"""``agnosticfair-research reproduce``: the paper's tables beside its own numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agnosticfair_research.commands import options
 def reproduce(
     dataset: options.Datasets = "adult",
     setting: Annotated[
-        str, Option(help="shift (Tables 1, 2, Figure 2), iid (Table 3), clients (Figure 3) or all.")
+        str, Option(help="shift (Tables 1, 2), iid (Table 3), clients (Figure 3) or all.")
     ] = "all",
     methods: Annotated[str, Option(help="Names with commas between, or all.")] = "all",
     seeds: options.Seeds = 20,
@@ -30,17 +30,15 @@ def reproduce(
     out: OutFolder = Path("results"),
     as_json: Json = False,
 ) -> None:
-    """Run the paper's experiments and show its tables and figures beside the paper's own numbers.
+    """Run the paper's experiments and show its tables beside the paper's own numbers.
 
-    Writes results.json (a row per data set, setting, method and seed), tables.md and PNG figures.
+    Writes results.json (a row per data set, setting, method and seed) and tables.md.
     The numbers do not depend on the number of processes.
     """
     from agnosticfair.methods import METHODS
-    from agnosticfair.report.figures import png
     from agnosticfair_research.paper import DATASETS
-    from agnosticfair_research.pool import run_cells
-    from agnosticfair_research.report import figures, tables
-    from agnosticfair_research.reproduce import SETTINGS, cells, run_cell
+    from agnosticfair_research.report import tables
+    from agnosticfair_research.reproduce import SETTINGS, cells, run_cells
 
     check_folder(out)
     folder = None if data_folder is None else str(data_folder)
@@ -53,7 +51,7 @@ def reproduce(
     )
     begin, jobs = perf_counter(), cpus() if jobs is None else jobs
     with progress(len(tasks), "fits") as advance:
-        rows = run_cells(run_cell, tasks, jobs, lambda row: advance(row["method"]))
+        rows = run_cells(tasks, jobs, lambda row: advance(row["method"]))
     results = {
         "format": "agnosticfair-results-1",
         **_made_from(options.listed(dataset, DATASETS), folder),
@@ -61,15 +59,13 @@ def reproduce(
         "rows": rows,
     }
     summaries = tables.summarise(rows)
-    text, drawn = json.dumps(results, indent=1, allow_nan=False), figures.figures(summaries)
+    text = json.dumps(results, indent=1, allow_nan=False)
     made_by = (
         f"Made by `agnosticfair-research reproduce --dataset {dataset} --setting {setting} --methods {methods} "
         f"--seeds {seeds}`, version {agnosticfair.__version__}."
     )
-    shown = {file: about for file, (_, about) in drawn.items()}
-    written = tables.document(tables.HEAD, tables.grids(summaries), shown, made_by)
+    written = tables.document(tables.grids(summaries), made_by)
     files = {"results.json": f"{text}\n".encode(), "tables.md": written.encode()}
-    files |= {file: png(figure) for file, (figure, _) in drawn.items()}
     said = (
         f"{len(rows)} fits in {perf_counter() - begin:.0f} s; mean±standard deviation over seeds."
     )

@@ -31,7 +31,7 @@ class Train:
     """Training rows by client, in tables or, for those who want arrays, encoded; and nothing of the test.
 
     positive_rate: the share of positives that is wanted, where it is fixed.  balanced: whether both labels weigh
-    alike, else all rows do.  made: what entrants share on these rows, by name: estimates are learned once for all
+    alike, else all rows do.  cache: what entrants share on these rows, by name: estimates are learned once for all
     settings.
     """
 
@@ -41,13 +41,13 @@ class Train:
     seed: int
     positive_rate: float | None = None
     balanced: bool = True
-    made: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    cache: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def shared(self, name: Hashable, make: Callable[[], Shared]) -> Shared:
         """What ``make`` gives, made once for these rows."""
-        if name not in self.made:
-            self.made[name] = make()
-        value: Shared = self.made[name]
+        if name not in self.cache:
+            self.cache[name] = make()
+        value: Shared = self.cache[name]
         return value
 
     @property

@@ -21,7 +21,7 @@ def exponentiated_gradient(train: Train, limit: float, controlled: bool = False)
 
     rows, (false_positive, false_negative) = train.pooled, train.costs
     learner = ExponentiatedGradient(
-        LogisticRegression(max_iter=1000),
+        LogisticRegression(max_iter=1000, solver="newton-cholesky"),
         DemographicParity(difference_bound=limit),
         objective=ErrorRate(costs={"fp": false_positive, "fn": false_negative}),
         eps=EPS,

@@ -47,15 +47,22 @@ def estimates(train: Train) -> Start:
     return train.shared("estimates", learn)
 
 
+EVERY_RATE = (0.0, 1.0)
+"""A rate of positives that limits nothing: with one, a fit does not go on to say what larger limits would cost, which
+nobody reads here."""
+
+
 def rule_model(train: Train, limit: float, everywhere: bool = True) -> Model:
     """The rule at balanced costs, and at the rate of positives if one is fixed; everywhere: in every subgroup, else
-    overall only."""
-    asked: dict[str, Any] = {"tau": limit} if everywhere else {"tau": UNLIMITED, "overall": limit}
-    rate = train.positive_rate
-    if rate is not None:
-        asked["positive_rate"] = (max(rate - RATE_MARGIN, 0.0), min(rate + RATE_MARGIN, 1.0))
-    chosen = method("rule", costs=train.costs, **asked)
-    return fitted(train, chosen, estimates(train)).model
+    overall only. Its program begins where that of the setting before ended."""
+    wanted: dict[str, Any] = {"tau": limit} if everywhere else {"tau": UNLIMITED, "overall": limit}
+    rate, path = train.positive_rate, ("path", train.positive_rate, everywhere)
+    within = (rate - RATE_MARGIN, rate + RATE_MARGIN) if rate is not None else EVERY_RATE
+    wanted["positive_rate"] = (max(within[0], 0.0), min(within[1], 1.0))
+    start = train.cache.get(path) or estimates(train)
+    fit = fitted(train, method("rule", costs=train.costs, **wanted), start)
+    train.cache[path] = fit.start
+    return fit.model
 
 
 def rule(train: Train, limit: float, everywhere: bool = True) -> Decide:

@@ -38,10 +38,10 @@ def from_file(path: str) -> Entrant:
         spec.loader.exec_module(module)
     except Exception as error:
         raise SettingsError(f"{path!r} cannot be run: {type(error).__name__}: {error}") from error
-    found, fit = getattr(module, "ENTRANT", None), getattr(module, "fit", None)
-    if isinstance(found, Entrant):
-        return found
-    if found is None and callable(fit):
+    entrant, fit = getattr(module, "ENTRANT", None), getattr(module, "fit", None)
+    if isinstance(entrant, Entrant):
+        return entrant
+    if entrant is None and callable(fit):
         words = (module.__doc__ or fit.__doc__ or "").strip().splitlines()
         return Entrant(file.stem, fit, words[0].rstrip(".") if words else "of a file")
     raise SettingsError(

@@ -16,6 +16,15 @@ def chosen_threshold(train: Train, scores: np.ndarray, limit: float) -> float:
     return moved_within(scores, rows.y, rows.s, train.weights(rows.y), limit)
 
 
+def gap(d: np.ndarray, s: np.ndarray) -> float:
+    """Rate of group 1 less that of group 0.
+
+    >>> gap(np.array([1.0, 0.0]), np.array([1, 0]))
+    1.0
+    """
+    return float(d[s == 1].mean() - d[s == 0].mean())
+
+
 def probability_threshold(costs: tuple[float, float]) -> float:
     """The log odds from which a positive decision costs less than a negative one.
 

@@ -69,16 +69,16 @@ def span(seeds: Sequence[int]) -> str:
 def sections(summary: Json, projected: int = 20) -> dict[str, str]:
     """Every table in Markdown, by name."""
     lines = summary["lines"]
-    made = {"provenance": provenance(summary["provenance"])}
+    texts = {"provenance": provenance(summary["provenance"])}
     for protocol in ("balanced", "rate"):
         verdicts = judged(lines, protocol)
-        made |= {
+        texts |= {
             f"verdict-{protocol}": verdict_sentence(verdicts),
             f"cells-{protocol}": verdict_table(verdicts),
             f"main-{protocol}": overview(lines, protocol),
             f"tables-{protocol}": every_table(lines, protocol),
         }
-    return made | {
+    return texts | {
         "promises": promise_table(summary["promises"]),
         "cost": cost_table(summary["cost"], projected),
         "entrants": entrants(lines),
@@ -94,7 +94,7 @@ def provenance(about: Json) -> str:
         f"**{kind.capitalize()} {span(seeds)}**, {about['cells']} cells, code of commit"
         f"{'s' * (len(commits) > 1)} {', '.join(f'`{c}`' for c in commits)} ({clean} local changes)."
     ]
-    fewer = [f"{d} has {span(own)}" for d, own in about["seeds"].items() if own != seeds]
+    fewer = [f"{d} has {span(chosen)}" for d, chosen in about["seeds"].items() if chosen != seeds]
     words += [f"Fewer were run of some: {'; '.join(fewer)}."] if fewer else []
     words += [f"{about['failed']} cells gave no result."] if about["failed"] else []
     return " ".join(words)
@@ -145,11 +145,11 @@ def _brief(line: Json | None) -> str:
 
 def overview(lines: Sequence[Json], protocol: str, limit: float = MAIN_LIMIT) -> str:
     """Every entrant on every data set at one limit."""
-    own = [x for x in lines if (x["protocol"], x.get("limit")) == (protocol, limit)]
-    data = [name for name in DATASETS if any(line["dataset"] == name for line in own)]
-    by = {(line["entrant"], line["dataset"]): line for line in own}
-    names = dict.fromkeys(line["entrant"] for line in own)
-    rows = [(_name(name, own), *(_brief(by.get((name, d))) for d in data)) for name in names]
+    chosen = [x for x in lines if (x["protocol"], x.get("limit")) == (protocol, limit)]
+    data = [name for name in DATASETS if any(line["dataset"] == name for line in chosen)]
+    by = {(line["entrant"], line["dataset"]): line for line in chosen}
+    names = dict.fromkeys(line["entrant"] for line in chosen)
+    rows = [(_name(name, chosen), *(_brief(by.get((name, d))) for d in data)) for name in names]
     return table(("entrant", *data), rows)
 
 
@@ -160,25 +160,25 @@ def _name(name: str, lines: Sequence[Json]) -> str:
 
 
 def every_table(lines: Sequence[Json], protocol: str) -> str:
-    """A table for each data set and limit, every number with its standard error over seeds."""
-    made = []
-    for grid in grids(lines, protocol):
-        made += [f"**{grid.title}.**", grid.note, table(grid.header, grid.lines)]
-    return "\n\n".join(filter(None, made))
+    """A table for each data set at MAIN_LIMIT, every number with its standard error over seeds."""
+    texts = []
+    for grid in grids([x for x in lines if x.get("limit") == MAIN_LIMIT], protocol):
+        texts += [f"**{grid.title}.**", grid.note, table(grid.header, grid.lines)]
+    return "\n\n".join(filter(None, texts))
 
 
 def grids(lines: Sequence[Json], protocol: str = "balanced") -> list[Grid]:
     """A table for each data set and limit."""
-    own = [x for x in lines if x["protocol"] == protocol and "limit" in x]
-    keys = dict.fromkeys((x["dataset"], x["limit"]) for x in own)
+    chosen = [x for x in lines if x["protocol"] == protocol and "limit" in x]
+    keys = dict.fromkeys((x["dataset"], x["limit"]) for x in chosen)
     return [_grid(lines, protocol, data, limit) for data, limit in keys]
 
 
 def _grid(lines: Sequence[Json], protocol: str, data: str, limit: float) -> Grid:
     at = (protocol, data, limit)
-    own = [x for x in lines if (x["protocol"], x["dataset"], x.get("limit")) == at]
-    failed = [f"{x['entrant']}: no result: {x['why']}" for x in own if not x["seeds"]]
-    rows = [_line(line) for line in own if line["seeds"]]
+    chosen = [x for x in lines if (x["protocol"], x["dataset"], x.get("limit")) == at]
+    failed = [f"{x['entrant']}: no result: {x['why']}" for x in chosen if not x["seeds"]]
+    rows = [_line(line) for line in chosen if line["seeds"]]
     return Grid(f"{data}, {protocol}, limit {limit:g}", "\n".join(failed), HEADER, rows)
 
 
@@ -231,19 +231,23 @@ def _when(row: Mapping[str, Any], name: str) -> str:
 
 
 def cost_table(costs: Sequence[Json], projected: int) -> str:
-    """Seconds of processor time of a cell by entrant and data set, and of the whole for so many seeds."""
-    at = {(c["protocol"], c["entrant"], c["dataset"]): c["seconds"] for c in costs}
+    """Processor seconds of a seed by protocol, our default's share of it, and data set; and of so many seeds."""
     data = [name for name in DATASETS if any(c["dataset"] == name for c in costs)]
-    lines, total = [], np.zeros(len(data))
-    for protocol, name in dict.fromkeys(key[:2] for key in at):
-        seconds = np.array([at.get((protocol, name, d), 0.0) for d in data])
-        total += seconds
-        lines.append(
-            (f"{name}, {protocol}", *(f"{s:.1f}" for s in seconds), f"{seconds.sum():.0f}")
-        )
-    lines.append(("a seed", *(f"{t:.0f}" for t in total), f"{total.sum():.0f}"))
-    said = f"{projection(costs, projected)} What entrants share counts for the first of a split that needs it."
-    return f"{table(('cell, s', *data, 'all'), lines)}\n\n{said}"
+
+    def line(text: str, of: Iterable[Json]) -> tuple[str, ...]:
+        seconds = dict.fromkeys(data, 0.0)
+        for cost in of:
+            seconds[cost["dataset"]] += cost["seconds"]
+        return text, *(f"{s:.0f}" for s in seconds.values()), f"{sum(seconds.values()):.0f}"
+
+    lines = []
+    for protocol in dict.fromkeys(c["protocol"] for c in costs):
+        chosen = [c for c in costs if c["protocol"] == protocol]
+        lines.append(line(protocol, chosen))
+        if protocol != "promise":
+            lines.append(line(f"- of it `{OURS}`", [c for c in chosen if c["entrant"] == OURS]))
+    lines.append(line("a seed", costs))
+    return f"{table(('s', *data, 'all'), lines)}\n\n{projection(costs, projected)}"
 
 
 def projection(costs: Sequence[Json], seeds: int = 20) -> str:
@@ -265,21 +269,22 @@ def entrants(lines: Sequence[Json]) -> str:
 
 def document(summary: Json) -> str:
     """The page of a run."""
-    made = sections(summary)
+    texts = sections(summary)
     near = f"{100 * NEAR:g} point or one standard error, {100 * MORE:g} points"
     return "\n\n".join(
         [
             "# Benchmark",
-            made["provenance"],
-            f"## Verdict\n\n{made['verdict-balanced']} Like accuracy: {near}. In brackets: balanced accuracy of ours "
+            texts["provenance"],
+            f"## Verdict\n\n{texts['verdict-balanced']} Like accuracy: {near}. In brackets: balanced accuracy of ours "
             "less theirs in points, then their p90 / max less ours.",
-            made["cells-balanced"],
-            f"## At a fixed rate of positives\n\n{made['verdict-rate']}",
-            made["cells-rate"],
-            f"## Promises under shift\n\n{made['promises']}",
-            f"## Every number\n\n† no setting keeps the limit on training rows.\n\n{made['tables-balanced']}",
-            made["tables-rate"],
-            f"## Cost\n\n{made['cost']}",
-            f"## Entrants\n\n{made['entrants']}\n",
+            texts["cells-balanced"],
+            f"## At a fixed rate of positives\n\n{texts['verdict-rate']}",
+            texts["cells-rate"],
+            f"## Promises under shift\n\n{texts['promises']}",
+            f"## Every entrant at limit {MAIN_LIMIT:g}\n\n† no setting keeps the limit on training rows.",
+            texts["tables-balanced"],
+            texts["tables-rate"],
+            f"## Cost\n\n{texts['cost']}",
+            f"## Entrants\n\n{texts['entrants']}\n",
         ]
     )

@@ -12,6 +12,7 @@ import numpy as np
 from agnosticfair.report.tables import Grid
 from agnosticfair_research.datasets import DATASETS
 from agnosticfair_research.paper import Reported, reported
+from agnosticfair_research.report.bench import table
 from agnosticfair_research.reproduce import MEASURES
 
 Row = Mapping[str, Any]
@@ -73,24 +74,6 @@ class MeanDeviation:
         """
         deviation = f" ± {self.deviation:.{digits}f}" if self.count > 1 else ""
         return f"{self.mean:.{digits}f}{deviation}" if self.count else "none"
-
-
-def markdown(grid: Grid) -> str:
-    """The grid as a Markdown section.
-
-    >>> print(markdown(Grid("T", "N.", ("method", "RD"), (("fl", "0.2"),))))
-    ### T
-    <BLANKLINE>
-    N.
-    <BLANKLINE>
-    | method | RD |
-    |---|---:|
-    | fl | 0.2 |
-    <BLANKLINE>
-    """
-    rules = "|".join("---" if name in ("method", "outcome") else "---:" for name in grid.header)
-    header, *lines = (f"| {' | '.join(line)} |" for line in (grid.header, *grid.lines))
-    return "\n".join([f"### {grid.title}", "", grid.note, "", header, f"|{rules}|", *lines, ""])
 
 
 @dataclass(frozen=True)
@@ -230,7 +213,7 @@ def _note(chosen: Sequence[PaperSummary]) -> str:
     return f"{worst} Test set: majority rate {rate.mean:.4f}, label RD {labels.mean:.4f}."
 
 
-def document(head: str, grids: Iterable[Grid], figures: Mapping[str, str], made_by: str) -> str:
-    """A head, every table, then the figures (file name -> what it shows)."""
-    shown = [f"![{text}]({name})\n" for name, text in figures.items()]
-    return "\n".join([f"{head}\n", f"{made_by}\n", *map(markdown, grids), *shown])
+def document(grids: Iterable[Grid], made_by: str) -> str:
+    """The head and every table."""
+    tables = (f"### {g.title}\n\n{g.note}\n\n{table(g.header, g.lines)}\n" for g in grids)
+    return "\n".join([f"{HEAD}\n", f"{made_by}\n", *tables])

@@ -1,4 +1,4 @@
-"""A client's private steps: sums to which no row adds more than ``protocol.privacy.requests`` says.
+"""A client's private steps: sums to which no row adds more than ``privacy.requests`` says.
 
 Whether a request is answered depends on no row: a row that does not fit the task adds nothing, and is not reported.
 """
@@ -21,9 +21,7 @@ from agnosticfair.learners.estimates import joint, predict, targets
 from agnosticfair.mathematics.linear import sigmoid
 from agnosticfair.mathematics.scores import smoothed, utility
 from agnosticfair.mathematics.subgroups import members
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
     PrivateGradients,
@@ -33,6 +31,8 @@ from agnosticfair.protocol.privacy.requests import (
     PrivateRates,
     clip_of,
 )
+from agnosticfair.protocol.grid import bits
+from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
 
 
@@ -147,23 +147,20 @@ def bits_of(task: Task) -> int:
 def gradients(client: Client, broadcast: Broadcast[PrivateGradients]) -> Reply:
     """At w: the loss's gradient, and per group decisions and their smoothed gradient, with one curvature.
 
-    gradient = sum (p - y) x,  gradients[k, j] = sum_{s=j, in k} 4 g (1 - g) x with g = sigmoid(d / temperature),
-    hat[m, j] = sum_{s=j, in m} [d > 0],  curve = sum 4 p (1 - p).
+    gradient = sum (p - y) x,  group_gradients[j] = sum_{s=j} 4 g (1 - g) x with g = sigmoid(d / temperature),
+    decided[j] = sum_{s=j} [d > 0],  hessian = sum 4 p (1 - p).
     """
     rows, task, request = seen(client, broadcast), broadcast.task, broadcast.request
     X, G, bits = _clipped(rows, task), task.strata, bits_of(task)
     d = X @ request.w
     p, g = sigmoid(d), sigmoid(d / request.temperature)
     steep = truncated((4 * g * (1 - g))[:, None] * X, bits)
-    active = [rows.inside[k] > 0 for k in np.asarray(request.active, int)]
     return Reply(
         broadcast.round,
         {
             "gradient": truncated((p - rows.y)[:, None] * X, bits).sum(axis=0),
-            "group_gradients": np.stack(
-                [by_stratum(rows.s[members], steep[members], G) for members in active]
-            ),
-            "hat": rows.by_place((d > 0).astype(float), G),
+            "group_gradients": by_stratum(rows.s, steep, G),
+            "decided": by_stratum(rows.s, (d > 0).astype(float), G),
             "hessian": np.array(truncated(4 * p * (1 - p), bits).sum()),
         },
     )

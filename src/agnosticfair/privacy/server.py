@@ -4,8 +4,7 @@
 
     min_w  mean loss + ridge |w|^2 / 2   subject to   |rate_j - rate_k| <= tau  for the groups compared,
 
-everywhere and, where there are subgroups, in each of them as far as noise lets it be seen: there tau is wider by
-what noise alone would show, and gradients are asked for in the few subgroups that differ most.
+overall.
 
 Noise goes furthest on few numbers. The curvature of the logistic loss is at most a quarter of the second
 moment of the rows, and on average a fraction of it that one number per round tells: so the moment is asked
@@ -31,10 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from math import sqrt
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from agnosticfair.errors import SettingsError
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.linear import WEIGHT_BITS
@@ -43,26 +45,130 @@ from agnosticfair.mathematics.fairness import Comparisons
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.multipliers import Coordinates, RateLimits, coordinates
 from agnosticfair.mathematics.quadratic import lasso_step, minimise
-from agnosticfair.protocol.privacy.requests import PrivateHeads, PrivateRates
-from agnosticfair.protocol.requests import Task
+from agnosticfair.privacy.ledger import check_budget, multiplier
+from agnosticfair.privacy.requests import (
+    PrivateGradients,
+    PrivateHeads,
+    PrivatePlan,
+    PrivateRates,
+    deviations,
+)
+from agnosticfair.privacy.site import share_of
+from agnosticfair.protocol.faults import Coordinator
+from agnosticfair.protocol.messages import Broadcast
+from agnosticfair.protocol.requests import Task, step_of
 from agnosticfair.server.plan import Plan, heads_of
 from agnosticfair.server.program import OVERALL
 
 ROUNDS = 8
 SLACK, MIN_HESSIAN, MIN_TEMPERATURE = 0.3, 0.02, 0.1
-MAX_ACTIVE, FAR = 3, 20.0
-"""Subgroups whose gradients a round asks for, at most; and by how many deviations of noise a group's rows must exceed
-it."""
+FAR = 20.0
+"""By how many deviations of noise a group's rows must exceed it."""
 
 FIRST_STEP, LATER_STEP = 2.0, 1.0
 """How far the scores may move in a round, as a root mean square: the first step begins at zero."""
+
+
+BUDGET_SHARES = {
+    "private_counts": 0.02,
+    "private_moments": 0.25,
+    "private_gradients": 0.63,
+    "private_decisions": 0.1,
+}
+"""How much of the budget goes to counts, the second moment, all rounds together, and the certificate."""
+
+SHARES_OF_RULE = {
+    "private_counts": 0.05,
+    "private_moments": 0.15,
+    "private_heads": 0.4,
+    "private_rates": 0.3,
+    "private_decisions": 0.1,
+}
+"""The same of a rule, whose counts are of fewer rows each: its heads, and its program."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """epsilon, delta: of all answers together.  colluding: how many sites may pool what they know with the
+    coordinator.  ledgers: a folder of ledgers, one for each client's rows, kept over fits (``ledger_folder()`` is the
+    standard one); None for ledgers in memory, of this fit alone.
+    max_rows: 0 to hide rows; to hide whole sites, the rows of which a site adds no more."""
+
+    epsilon: float
+    delta: float = 1e-5
+    colluding: int = 1
+    ledgers: Path | None = None
+    max_rows: int = 0
+
+    def __post_init__(self) -> None:
+        check_budget(self.epsilon, self.delta)
+        if self.colluding < 0:
+            raise SettingsError(
+                f"colluding is {self.colluding}: give the number of sites, 0 or more"
+            )
+        if self.max_rows < 0:
+            raise SettingsError(
+                f"max_rows is {self.max_rows}: give the rows that a site adds at most, or 0 to hide rows"
+            )
+
+    @property
+    def unit(self) -> str:
+        """Who is hidden: a row, or a site."""
+        return "site" if self.max_rows else "row"
+
+    def multipliers(self, rounds: int, rule: bool = False) -> dict[str, float]:
+        """The noise multiplier of each step, so that all of them together cost epsilon."""
+        whole, times = multiplier(self.epsilon, self.delta), how_often(rounds)
+        shares = SHARES_OF_RULE if rule else BUDGET_SHARES
+        return {step: whole * sqrt(times.get(step, 1) / share) for step, share in shares.items()}
+
+
+def how_often(rounds: int) -> dict[str, int]:
+    """How often each step is asked for that is not asked for once; a rule's people are counted before its rounds."""
+    return {"private_gradients": rounds, "private_heads": 2 * rounds, "private_rates": rounds + 1}
+
+
+@dataclass
+class PrivateCoordinator:
+    """Asks for noisy totals, and knows the noise they have."""
+
+    coordinator: Coordinator
+    budget: Budget
+    multipliers: Mapping[str, float]
+
+    def reserve(self, fit: str, rounds: int, task: Task, ends: bool = False) -> None:
+        """Have every site keep room for all requests of this fit, or give back what was not needed."""
+        every = np.zeros(0) if ends else np.array(answers_of(self.multipliers, rounds))
+        self.coordinator.total(Broadcast(int(ends), task, PrivatePlan(fit, ends, every)))
+
+    def total(self, kind: type[Any], round: int, task: Task, **more: Any) -> Mapping[str, Any]:
+        """The noisy sums of a request of this kind.  more: its other fields."""
+        request = self.request(kind, **more)
+        return self.coordinator.total(Broadcast(round, task, request)).sums
+
+    def request(self, kind: type[Any], **more: Any) -> Any:
+        """The request of this kind, with its noise."""
+        z = self.multipliers[step_of(kind)]
+        return kind(z=z, max_rows=self.budget.max_rows, **more)
+
+    def deviations(self, request: Any, task: Task) -> dict[str, float]:
+        """The standard deviations of a total's noise: where sites may collude, more than the budget's."""
+        sites = len(self.coordinator.keys)
+        shared = share_of(sites, self.budget.colluding) if self.coordinator.secure else 1.0
+        more = sqrt(sites) * shared
+        return {name: more * sigma for name, sigma in deviations(request, task).items()}
+
+
+def answers_of(multipliers: Mapping[str, float], rounds: int) -> list[float]:
+    """The multiplier of every answer of a fit."""
+    return [z for step, z in multipliers.items() for _ in range(how_often(rounds).get(step, 1))]
 
 
 @dataclass(frozen=True)
 class Problem:
     """n, groups: noisy counts, of all rows, and by subgroup and stratum, (1 + M, G), overall first.  S: (D, D), the
     noisy second moment, a sum, made positive definite.  compared: the groups and their pairs; tau: what is
-    allowed between them.  off: the standard deviation of the noise of a count of decisions."""
+    allowed between them."""
 
     n: float
     groups: np.ndarray
@@ -70,7 +176,6 @@ class Problem:
     compared: Comparisons
     tau: float
     ridge: float
-    off: float = 0.0
 
 
 def second_moment(upper: np.ndarray, deviation: float) -> np.ndarray:
@@ -95,22 +200,18 @@ def temperature(problem: Problem, w: np.ndarray) -> float:
 
 
 def stepped(
-    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], number: int, active: np.ndarray
+    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], number: int
 ) -> np.ndarray:
     """w after round ``number``; the first one looks at the loss alone, for at w = 0 all decisions are equal.
     From the second on steps in the loss grow shorter, as those of stochastic approximation do, while what
-    the constraint asks for is done in full.  active: the subgroups of which ``sums`` has gradients."""
-    first, D = number == 1, len(w)
+    the constraint asks for is done in full."""
+    first = number == 1
     H, gradient = loss_model(problem, w, sums["gradient"], float(sums["hessian"]), number)
     p = -np.linalg.solve(H, gradient)
     if not first and problem.compared.pairs:
-        r, J = (
-            differences(problem, sums["hat"][active], active),
-            _gradients(problem, w, sums, active),
-        )
-        r, J = r.ravel(), J.reshape(-1, D)
-        tau = allowed(problem, active).ravel()
-        solution = minimise(H, gradient, np.vstack([J, -J]), np.concatenate([tau - r, tau + r]))
+        r, J = differences(problem, w, sums)
+        ends = np.concatenate([problem.tau - r, problem.tau + r])
+        solution = minimise(H, gradient, np.vstack([J, -J]), ends)
         p = solution.x if solution.outcome is Outcome.OPTIMAL else p
     return moved(problem, w, p, first)
 
@@ -132,52 +233,33 @@ def moved(problem: Problem, w: np.ndarray, p: np.ndarray, first: bool) -> np.nda
     return w + p * min(1.0, (FIRST_STEP if first else LATER_STEP) / max(length, 1e-12))
 
 
-def _ends(compared: Comparisons) -> tuple[np.ndarray, np.ndarray]:
-    first, second = (np.array(side, int) for side in zip(*compared.pairs, strict=True))
-    return first, second
-
-
-def _rows(problem: Problem, active: np.ndarray) -> np.ndarray:
-    """Rows of each group in each of these subgroups, (K, P)."""
-    return np.maximum(problem.groups[active] @ problem.compared.members.T, 1.0)
-
-
-def differences(problem: Problem, hat: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Differences of the rates of decisions, (K, pairs).  hat: (K, G), of these subgroups."""
-    first, second = _ends(problem.compared)
-    rates = hat @ problem.compared.members.T / _rows(problem, active)
-    return rates[:, first] - rates[:, second]
-
-
-def _gradients(
-    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], active: np.ndarray
+def linear(
+    totals: PrivateCoordinator,
+    task: Task,
+    problem: Problem,
+    rounds: int,
+    noted: Callable[..., None],
 ) -> np.ndarray:
-    """The gradients of these differences, (K, pairs, D)."""
-    first, second = _ends(problem.compared)
-    by_group = np.einsum("pg,kgd->kpd", problem.compared.members, sums["group_gradients"])
-    by_group = by_group / (4 * temperature(problem, w)) / _rows(problem, active)[..., None]
-    return by_group[:, first] - by_group[:, second]
+    """The weights of a linear model.  noted: is called after each round."""
+    w = np.zeros(len(problem.S))
+    for k in range(1, rounds + 1):
+        sums = totals.total(PrivateGradients, k, task, w=w, temperature=temperature(problem, w))
+        before, w = w, stepped(problem, w, sums, k)
+        norm = float(np.linalg.norm(sums["gradient"])) / problem.n
+        noted(gradient=norm, step=float(np.abs(w - before).max()))
+    return w
 
 
-def allowed(problem: Problem, active: np.ndarray) -> np.ndarray:
-    """The difference that is allowed, (K, pairs): tau overall, and in a subgroup as much more as the
-    standard deviation of what noise shows there, so that noise is not chased."""
-    first, second = _ends(problem.compared)
-    scales = np.sqrt(problem.compared.members.sum(axis=1))
-    off = problem.off * scales / _rows(problem, active)
-    wider = np.sqrt(off[:, first] ** 2 + off[:, second] ** 2)
-    return problem.tau + np.where(active[:, None] > 0, wider, 0.0)
-
-
-def next_active(problem: Problem, hat: np.ndarray) -> np.ndarray:
-    """Whose gradients to ask for: overall's, and those of the subgroups that exceed what is allowed most."""
-    every = np.arange(len(hat))
-    if not problem.compared.pairs or len(every) == 1:
-        return np.zeros(1, int)
-    excess = np.abs(differences(problem, hat, every)) - allowed(problem, every)
-    worst = excess.max(axis=1)
-    order = [int(m) for m in np.argsort(-worst[1:], kind="stable") + 1 if worst[m] > 0]
-    return np.array([0, *order[:MAX_ACTIVE]])
+def differences(
+    problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Differences of the rates of decisions, (pairs,), and their gradients, (pairs, D)."""
+    first, second = (np.array(side, int) for side in zip(*problem.compared.pairs, strict=True))
+    members = problem.compared.members
+    rows = np.maximum(members @ problem.groups[0], 1.0)
+    rates = members @ sums["decided"] / rows
+    J = members @ sums["group_gradients"] / (4 * temperature(problem, w)) / rows[:, None]
+    return rates[first] - rates[second], J[first] - J[second]
 
 
 def comparable(
@@ -226,14 +308,6 @@ DAMPING, HIDDEN = 0.02, 0.1
 alone."""
 
 
-class NoisyTotals(Protocol):
-    """Asks all sites for noisy totals, and knows their noise."""
-
-    def total(self, kind: type[Any], round: int, task: Task, **more: Any) -> Mapping[str, Any]: ...
-    def request(self, kind: type[Any], **more: Any) -> Any: ...
-    def deviations(self, request: Any, task: Task) -> dict[str, float]: ...
-
-
 @dataclass(frozen=True)
 class Dual:
     """Between two rounds.  at: the multipliers there are, overall's first.  on: those whose Hessian is asked for.
@@ -257,19 +331,18 @@ class Dual:
         return self.at.coefficients(np.mean(self.last[-AVERAGED:], axis=0))
 
 
-def trained(
-    totals: NoisyTotals,
+def ruled(
+    totals: PrivateCoordinator,
     plan: Plan,
     problem: Problem,
-    times: tuple[int, int],
+    rounds: int,
     noted: Callable[..., None],
 ) -> Plan:
-    """The plan whose task has estimates and a rule.  times: rounds of the heads and of the program.  noted: is told of
-    each."""
+    """The plan whose task has estimates and a rule.  rounds: of the program.  noted: is called after each round."""
     rule, heads = plan.method.rule, heads_of(plan)
     assert rule is not None
     w, error_costs = np.zeros((len(heads), len(problem.S))), rule.error_costs(plan.base_rate)
-    for k in range(1, times[0] + 1):
+    for k in range(1, how_often(rounds)["private_heads"] + 1):
         sums = totals.total(PrivateHeads, k, plan.task, heads=heads, w=w)
         before, w = w, heads_stepped(problem, w, sums, k)
         noted(step=float(np.abs(w - before).max()))
@@ -277,11 +350,11 @@ def trained(
     estimates = Estimates(kind, heads, 0, 0, {"w": on_grid(w[None], WEIGHT_BITS)})
     task = replace(plan.task, estimates=estimates)
     state = _begun(totals, replace(plan, task=task), problem)
-    for k in range(1, times[1] + 1):
+    for k in range(1, rounds + 1):
         eps, A = PATH[min(k, len(PATH)) - 1], state.at.coefficients(state.x)
         at = {"eps": eps, "shift": 0.0, "A": A, "directions": state.directions}
         sums = totals.total(PrivateRates, k, task, error_costs=error_costs, **at)
-        state = dual_stepped(state, sums, eps, k, times[1])
+        state = dual_stepped(state, sums, eps, k, rounds)
         noted(multipliers=int((state.x != 0).sum()))
     named = task.subgroups if task.subgroups is not None and len(task.subgroups.values) else None
     decision = Decision(error_costs, np.roll(state.averaged, -1, axis=0), 0.0, named)
@@ -297,7 +370,7 @@ def binned(plan: Plan, bins: Mapping[str, Sequence[float]]) -> Plan:
     return replace(plan, task=replace(plan.task, encoding=encoding))
 
 
-def _begun(totals: NoisyTotals, plan: Plan, problem: Problem) -> Dual:
+def _begun(totals: PrivateCoordinator, plan: Plan, problem: Problem) -> Dual:
     """Before the program's first round: expected people are those of a rule that decides positively for all."""
     rule, compared, task = plan.method.rule, plan.compared, plan.task
     assert rule is not None

@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from math import inf, nan, prod, sqrt
-from pathlib import Path
+from math import inf, nan, prod
 from statistics import NormalDist
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from agnosticfair.client.private import check_unweighted
 from agnosticfair.data.axes import bin_axis
 from agnosticfair.data.rows import digest_of
 from agnosticfair.data.schema import Schema, applied
@@ -23,146 +21,45 @@ from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
 from agnosticfair.federation import Fit, in_process, model_of
-from agnosticfair.mathematics.basis import constant, subgroups
+from agnosticfair.mathematics.basis import subgroups
+from agnosticfair.mathematics.metrics import PARITY
 from agnosticfair.mathematics.subgroups import Axis
 from agnosticfair.methods import Method, Rule
 from agnosticfair.methods import method as build_method
-from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.faults import Coordinator, Policy, policy
-from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.privacy.ledger import Ledger, check_budget, ledger_of, multiplier, spent
-from agnosticfair.protocol.privacy.requests import (
+from agnosticfair.privacy.client import check_unweighted
+from agnosticfair.privacy.ledger import Ledger, ledger_of, spent
+from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
-    PrivateGradients,
     PrivateMoments,
-    PrivatePlan,
-    deviations,
 )
-from agnosticfair.protocol.privacy.site import PrivateSite, share_of
-from agnosticfair.protocol.requests import Task, step_of
-from agnosticfair.protocol.secure.keys import Roster
-from agnosticfair.server import plan as server
-from agnosticfair.server.private import (
+from agnosticfair.privacy.server import (
     ROUNDS,
+    PrivateCoordinator,
     Problem,
+    answers_of,
     binned,
     bounded,
     comparable,
-    next_active,
+    linear,
+    ruled,
     second_moment,
-    stepped,
-    temperature,
-    trained,
 )
+from agnosticfair.privacy.server import Budget as Budget
+from agnosticfair.privacy.site import PrivateSite
+from agnosticfair.protocol.engines import Engine
+from agnosticfair.protocol.faults import Coordinator, Policy, policy
+from agnosticfair.protocol.secure.keys import Roster
+from agnosticfair.server import plan as server
 from agnosticfair.server.subgroup_axes import single_values, subgroup_names, with_subgroup_set
 from agnosticfair.site.guard import Quiet, guarded, rehearsal_policy, rehearsed
 from agnosticfair.threads import one_thread
-
-SHARES = {
-    "private_counts": 0.02,
-    "private_moments": 0.25,
-    "private_gradients": 0.63,
-    "private_decisions": 0.1,
-}
-"""How much of the budget goes to counts, the second moment, all rounds together, and the certificate."""
-
-SHARES_OF_SUBGROUPS = {
-    "private_counts": 0.05,
-    "private_moments": 0.2,
-    "private_gradients": 0.5,
-    "private_decisions": 0.25,
-}
-"""The same where subgroups are counted, too: there are more counts, of fewer rows each."""
-
-SHARES_OF_RULE = {
-    "private_counts": 0.05,
-    "private_moments": 0.15,
-    "private_heads": 0.4,
-    "private_rates": 0.3,
-    "private_decisions": 0.1,
-}
-"""The same of a rule: its heads, and its program."""
 
 MIN_RIDGE = 1e-4
 MIN_SUBGROUP = 0.05
 """The share of the rows that a subgroup has, or noise would hide what is in it."""
 
-PRIVATE = ("fl", "fairfl", "agnosticfair", "rule")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """epsilon, delta: of all answers together.  colluding: how many sites may pool what they know with the
-    coordinator.  ledgers: a folder of ledgers, one for each client's rows, kept over fits (``ledger_folder()`` is the
-    standard one); None for ledgers in memory, of this fit alone.
-    max_rows: 0 to hide rows; to hide whole sites, the rows of which a site adds no more."""
-
-    epsilon: float
-    delta: float = 1e-5
-    colluding: int = 1
-    ledgers: Path | None = None
-    max_rows: int = 0
-
-    def __post_init__(self) -> None:
-        check_budget(self.epsilon, self.delta)
-        if self.colluding < 0:
-            raise SettingsError(
-                f"colluding is {self.colluding}: give the number of sites, 0 or more"
-            )
-        if self.max_rows < 0:
-            raise SettingsError(
-                f"max_rows is {self.max_rows}: give the rows that a site adds at most, or 0 to hide rows"
-            )
-
-    @property
-    def unit(self) -> str:
-        """Who is hidden: a row, or a site."""
-        return "site" if self.max_rows else "row"
-
-    def multipliers(
-        self, rounds: int, subgroups: bool = False, rule: bool = False
-    ) -> dict[str, float]:
-        """The noise multiplier of each step, so that all of them together cost epsilon."""
-        whole, times = multiplier(self.epsilon, self.delta), how_often(rounds)
-        shares = SHARES_OF_RULE if rule else SHARES_OF_SUBGROUPS if subgroups else SHARES
-        return {step: whole * sqrt(times.get(step, 1) / share) for step, share in shares.items()}
-
-
-def how_often(rounds: int) -> dict[str, int]:
-    """How often each step is asked for that is not asked for once; a rule's people are counted before its rounds."""
-    return {"private_gradients": rounds, "private_heads": 2 * rounds, "private_rates": rounds + 1}
-
-
-@dataclass
-class PrivateCoordinator:
-    """Asks for noisy totals, and knows the noise they have."""
-
-    coordinator: Coordinator
-    budget: Budget
-    multipliers: Mapping[str, float]
-
-    def reserve(self, fit: str, rounds: int, task: Task, ends: bool = False) -> None:
-        """Have every site keep room for all requests of this fit, or give back what was not needed."""
-        every = np.zeros(0) if ends else np.array(_all(self.multipliers, rounds))
-        self.coordinator.total(Broadcast(int(ends), task, PrivatePlan(fit, ends, every)))
-
-    def total(self, kind: type[Any], round: int, task: Task, **more: Any) -> Mapping[str, Any]:
-        """The noisy sums of a request of this kind.  more: its other fields."""
-        request = self.request(kind, **more)
-        return self.coordinator.total(Broadcast(round, task, request)).sums
-
-    def request(self, kind: type[Any], **more: Any) -> Any:
-        """The request of this kind, with its noise."""
-        z = self.multipliers[step_of(kind)]
-        return kind(z=z, max_rows=self.budget.max_rows, **more)
-
-    def deviations(self, request: Any, task: Task) -> dict[str, float]:
-        """The standard deviations of a total's noise: where sites may collude, more than the budget's."""
-        sites = len(self.coordinator.keys)
-        shared = share_of(sites, self.budget.colluding) if self.coordinator.secure else 1.0
-        more = sqrt(sites) * shared
-        return {name: more * sigma for name, sigma in deviations(request, task).items()}
+PRIVATE = ("fl", "fairfl", "rule")
 
 
 def fit_private(
@@ -195,15 +92,14 @@ def fit_private(
     """
     begin = perf_counter()
     method = private_method(build_method(method) if isinstance(method, str) else method)
-    by_subgroups = server.fairness_of(method).basis.kind == "subgroups"
     _check_nobody_is_dropped(policy(on_failure))
-    plain_coordinator = (
-        _coordinator(clients, budget, schema)
-        if isinstance(clients, Mapping)
-        else Coordinator(clients, clients.clients(), policy(on_failure), deadline, secure=secure)
+    if isinstance(clients, Mapping):
+        clients, secure = rehearsed_sites(clients, budget, schema)
+    plain_coordinator = Coordinator(
+        clients, clients.clients(), policy(on_failure), deadline, secure=secure
     )
     coordinator = PrivateCoordinator(
-        plain_coordinator, budget, budget.multipliers(rounds, by_subgroups, method.rule is not None)
+        plain_coordinator, budget, budget.multipliers(rounds, method.rule is not None)
     )
     whom: dict[str, Any] = {"sensitive_features": sensitive_features, "positive": positive}
     with one_thread():
@@ -213,8 +109,12 @@ def fit_private(
         fit = fit_digest(begun, schema, rounds)
         coordinator.reserve(fit, rounds, begun.task)
         plan, groups = _plan(coordinator, begun, schema)
-        train = _rounds if method.rule is None else _ruled
-        plan, w, history = train(coordinator, plan, groups, rounds, on_round)
+        problem, history = _problem(coordinator, plan, groups), list[dict]()
+        noted = partial(_noted, on_round, history)
+        if method.rule is None:
+            w = linear(coordinator, plan.task, problem, rounds, noted)
+        else:
+            plan, w = ruled(coordinator, plan, problem, rounds, noted), np.zeros(0)
         report = _certified(coordinator, plan, w, confidence)
         coordinator.reserve(fit, rounds, begun.task, ends=True)
     about = {**_spent(coordinator, rounds), **report}
@@ -224,7 +124,7 @@ def fit_private(
         method=plan.method,
         outcome="rounds",
         rounds=len(history),
-        history=history,
+        history=tuple(history),
         outcomes={"noisy step": len(history)},
         alpha=np.ones(1),
         worst_surrogate=nan,
@@ -239,7 +139,7 @@ def fit_private(
 def _spent(coordinator: PrivateCoordinator, rounds: int) -> dict[str, Any]:
     """What all answers together cost, of whom and against whom."""
     budget = coordinator.budget
-    epsilon = spent(_all(coordinator.multipliers, rounds), budget.delta)
+    epsilon = spent(answers_of(coordinator.multipliers, rounds), budget.delta)
     about = {"epsilon": epsilon, "delta": budget.delta, "unit": budget.unit}
     return about | {"colluding": budget.colluding, "max_rows": budget.max_rows}
 
@@ -253,28 +153,23 @@ def _check_nobody_is_dropped(policy: Policy) -> None:
 
 
 def private_method(method: Method) -> Method:
-    """The method as it is under noise: 'agnosticfair' over single values, for noise goes furthest on few numbers."""
+    """The method as it is under noise: a rule over single values, for noise goes furthest on few numbers."""
     fairness = method.fairness
     if method.rule is not None:
         method = replace(method, rule=_private_rule(method))
-    if fairness is not None and (
-        method.name == "agnosticfair" or fairness.basis.kind == "subgroups"
-    ):
-        basis = fairness.basis
-        columns = basis.columns if basis.kind == "subgroups" else None
-        single = subgroups(columns, 1, max(MIN_SUBGROUP, basis.min_share))
-        fairness = replace(fairness, basis=single, each=True)
-        method = replace(method, basis=constant(), fairness=fairness)
-    kind = server.fairness_of(method).basis.kind
-    known = method.basis.kind == "constant" and kind in ("constant", "subgroups")
-    if not known or method.network or method.averaging:
+        if fairness is not None and fairness.basis.kind == "subgroups":
+            basis = fairness.basis
+            single = subgroups(basis.columns, 1, max(MIN_SUBGROUP, basis.min_share))
+            method = replace(method, fairness=replace(fairness, basis=single))
+    kinds = {method.basis.kind, server.fairness_of(method).basis.kind}
+    if method.network or method.averaging or (method.rule is None and kinds != {"constant"}):
         raise SettingsError(
             f"method {method.name!r} asks for more numbers than noise would leave of use: with epsilon take one "
             f"of {', '.join(PRIVATE)}, without a network"
         )
-    if fairness is not None and fairness.metric != "demographic_parity":
+    if fairness is not None and fairness.metric != PARITY.name:
         raise SettingsError(
-            f"metric {fairness.metric!r} has no private step: with epsilon take demographic_parity"
+            f"metric {fairness.metric!r} has no private step: with epsilon take {PARITY.name}"
         )
     return method
 
@@ -283,6 +178,11 @@ def _private_rule(method: Method) -> Rule:
     """The rule as it is under noise: its heads are logistic regressions of all rows, without folds."""
     rule, fairness = method.rule, server.fairness_of(method)
     assert rule is not None
+    if rule.learner == "trees":
+        raise SettingsError(
+            "trees are not grown under noise: a level has thousands of sums, and noise that hides a row in all of them "
+            "leaves nothing of use; take a linear or additive learner"
+        )
     other = {
         "learner": rule.learner not in ("auto", "linear", "additive") or not method.fairness,
         "probability": bool(rule.probability),
@@ -306,31 +206,32 @@ def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _coordinator(clients: Mapping[str, Table], budget: Budget, schema: Schema) -> Coordinator:
-    """Clients behind noise and masks; one client alone has nobody to hide from but those who see the model."""
+def rehearsed_sites(
+    clients: Mapping[str, Table], budget: Budget, schema: Schema
+) -> tuple[Engine, Roster | None]:
+    """Clients behind noise and masks, and their keys; one client alone has nobody to hide from but those who see the
+    model."""
     tables = {k: applied(schema, rows, f"client {k!r}") for k, rows in clients.items()}
     for key, table in tables.items():
         check_unweighted(table, f"client {key!r}")
     engine = in_process(tables)
-    hidden: dict[str, Any] = {"colluding": budget.colluding, "max_rows": budget.max_rows}
     sites = {
         key: PrivateSite(
             key,
             Quiet(key, answer),
             _ledger(clients[key], budget),
-            **hidden,
+            colluding=budget.colluding,
+            max_rows=budget.max_rows,
             rows=digest_of([clients[key]])[:32],
         )
         for key, answer in engine.handlers.items()
     }
     engine, how = replace(engine, handlers=sites), (schema, budget.epsilon, budget.max_rows)
     if len(sites) > 1:
-        rows = {key: site.rows for key, site in sites.items()}
-        masked, roster = rehearsed(engine, False, (), *how, rows)
-        return Coordinator(masked, masked.clients(), Policy(), secure=roster)
+        return rehearsed(engine, False, (), *how, {key: site.rows for key, site in sites.items()})
     (key,) = sites
     alone = guarded(replace(rehearsal_policy((key,), *how), site=key), sites[key])
-    return Coordinator(replace(engine, handlers={key: alone}), (key,), Policy())
+    return replace(engine, handlers={key: alone}), None
 
 
 def _ledger(rows: Table, budget: Budget) -> Ledger:
@@ -397,7 +298,6 @@ def schema_axes(schema: Schema, columns: Sequence[str] | None = None) -> tuple[A
 
 
 OnRound = Callable[[dict], None] | None
-Trained = tuple[server.Plan, np.ndarray, tuple[dict, ...]]
 
 
 def _problem(coordinator: PrivateCoordinator, plan: server.Plan, groups: np.ndarray) -> Problem:
@@ -420,44 +320,6 @@ def _noted(on_round: OnRound, history: list[dict], **shown: Any) -> None:
         on_round(entry)
 
 
-def _ruled(
-    coordinator: PrivateCoordinator,
-    plan: server.Plan,
-    groups: np.ndarray,
-    rounds: int,
-    on_round: OnRound,
-) -> Trained:
-    """The plan whose task has estimates and a rule; there is no w."""
-    problem, history = _problem(coordinator, plan, groups), list[dict]()
-    times = how_often(rounds)["private_heads"], rounds
-    plan = trained(coordinator, plan, problem, times, partial(_noted, on_round, history))
-    return plan, np.zeros(0), tuple(history)
-
-
-def _rounds(
-    coordinator: PrivateCoordinator,
-    plan: server.Plan,
-    groups: np.ndarray,
-    rounds: int,
-    on_round: OnRound,
-) -> Trained:
-    """From the second moment to the last w, and what each round showed."""
-    problem, task, history = _problem(coordinator, plan, groups), plan.task, list[dict]()
-    active, w = np.zeros(1, int), np.zeros(len(problem.S))
-    some = coordinator.request(PrivateGradients, temperature=1.0, w=w, active=active)
-    problem = replace(problem, off=coordinator.deviations(some, task)["hat"])
-    for k in range(1, rounds + 1):
-        T = temperature(problem, w)
-        sums = coordinator.total(
-            PrivateGradients, k, task, w=w, temperature=T, active=active.astype(float)
-        )
-        before, w = w, stepped(problem, w, sums, k, active)
-        active = next_active(problem, sums["hat"])
-        gradient_norm = float(np.linalg.norm(sums["gradient"])) / plan.n
-        _noted(on_round, history, gradient=gradient_norm, step=float(np.abs(w - before).max()))
-    return plan, w, tuple(history)
-
-
 def _certified(
     coordinator: PrivateCoordinator, plan: server.Plan, w: np.ndarray, confidence: float
 ) -> dict[str, Any]:
@@ -477,8 +339,3 @@ def _certified(
         "accuracy": min(max(accuracy, 0.0), 1.0),
         "subgroups": [list(line) for line in lines],
     }
-
-
-def _all(multipliers: Mapping[str, float], rounds: int) -> list[float]:
-    """The multiplier of every answer of a fit."""
-    return [z for step, z in multipliers.items() for _ in range(how_often(rounds).get(step, 1))]

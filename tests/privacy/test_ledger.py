@@ -13,15 +13,15 @@ from private_requests import ROWS, send, site, task_of
 
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import FederationError, SettingsError
+from agnosticfair.privacy.ledger import Ledger, ledger_folder, ledger_of, multiplier, spent
+from agnosticfair.privacy.requests import PrivatePlan
 from agnosticfair.protocol.messages import Broadcast, unpack
-from agnosticfair.protocol.privacy.ledger import Ledger, ledger_folder, ledger_of, multiplier, spent
-from agnosticfair.protocol.privacy.requests import PrivatePlan
 
 ENDS = """
 import os, pickle, signal, sys
 sys.path[:0] = sys.argv[4:]
 from pathlib import Path
-from agnosticfair.protocol.privacy.ledger import Ledger
+from agnosticfair.privacy.ledger import Ledger
 from private_requests import send, site, task_of
 
 name, path = sys.argv[1], Path(sys.argv[2])

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import FederationError, needing
+from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.requests import SHARES, PrivatePlan, check_private, deviations
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.privacy.ledger import Ledger
-from agnosticfair.protocol.privacy.requests import SHARES, PrivatePlan, check_private, deviations
 from agnosticfair.protocol.requests import step_of
 from agnosticfair.protocol.secure.masks import request_digest
 

@@ -14,8 +14,8 @@ axes. What one row adds to a field, in the Euclidean norm over all entries of th
 * ``groups`` (1 + M, G), rows of each group, everywhere and in each subgroup: 1 in at most q entries, so q^(1/2).
 * ``moments`` (D (D + 1) / 2,), the upper triangle of x x^T: at most |x x^T|_F = |x|^2 <= C^2.
 * ``gradient`` (D,), (p - y) x with p in (0, 1) and y in {0, 1}: at most |x| <= C.
-* ``gradients`` (K, G, D), 4 g (1 - g) x in the block of the row's group, g in (0, 1), of every active entry that it
-  lies in: at most q^(1/2) C, with q of the list of active entries.
+* ``group_gradients`` (G, D), 4 g (1 - g) x in the block of the row's group, g in (0, 1): at most C.
+* ``decided`` (G,), whether the row is decided positively, in its group's entry: at most 1.
 * ``hat`` (1 + M, G), whether the row is decided positively, in its group's entries: at most q^(1/2).
 * ``curve`` (), 4 p (1 - p) with p in (0, 1): at most 1.
 * ``right`` (), whether the row is decided rightly: at most 1.
@@ -30,7 +30,7 @@ axes. What one row adds to a field, in the Euclidean norm over all entries of th
 
 Where a whole site is to be hidden, it adds at most m of its rows: by the triangle inequality at most m times as much.
 
-``tests/protocol/privacy`` adds and removes every row of small tables, and whole sites, and measures these norms.
+``tests/privacy`` adds and removes every row of small tables, and whole sites, and measures these norms.
 
 A step with fields f of sensitivities D_f and shares a_f adds discrete Gaussian noise of standard deviation
 sigma_f = z D_f (sum a^2)^(1/2) / a_f to every entry of f. Then sum_f (D_f / sigma_f)^2 = 1 / z^2, so that
@@ -100,23 +100,16 @@ class PrivateMoments:
 
 @request("private_gradients")
 class PrivateGradients:
-    """The loss's gradient at w, and per group decisions and their gradient, smoothed at this temperature.  active:
-    (K,), of overall (0) and the subgroups (1, ...) those whose gradients are asked for."""
+    """The loss's gradient at w, and per group decisions and their gradient, smoothed at this temperature."""
 
     z: float
     max_rows: int
     temperature: float
     w: np.ndarray
-    active: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
         D, G = len(self.w), task.strata
-        shapes = {
-            "gradient": (D,),
-            "group_gradients": (len(self.active), G, D),
-            "hessian": (),
-        }
-        return {**shapes, "hat": (places(task), G)}
+        return {"gradient": (D,), "group_gradients": (G, D), "decided": (G,), "hessian": ()}
 
 
 @request("private_heads")
@@ -177,7 +170,7 @@ NUMERIC = 0.2
 SHARES: Mapping[str, Mapping[str, float]] = {
     "private_counts": {"groups": 1.0},
     "private_moments": {"moments": 1.0},
-    "private_gradients": {"gradient": 1.0, "group_gradients": 0.35, "hat": 1.0, "hessian": 0.2},
+    "private_gradients": {"gradient": 1.0, "group_gradients": 0.35, "decided": 1.0, "hessian": 0.2},
     "private_heads": {"gradients": 1.0, "curves": 0.2},
     "private_rates": {"rates": 1.0, "rates_hessian": 0.5},
     "private_decisions": {"hat": 1.0, "right": 1.0, "groups": 1.0},
@@ -228,9 +221,8 @@ def sensitivity(field: str, request: Any, task: Task) -> float:
     """How far one row, or one site, can move a field, in the Euclidean norm.  request: the request."""
     clip, places = clip_of(task), places_of(task)
     lies = sqrt(entries(places))
-    of_row = {"moments": clip**2, "gradient": clip, "hat": lies, "groups": lies}
-    if field == "group_gradients":
-        of_row[field] = clip * sqrt(entries([places[k] for k in np.asarray(request.active, int)]))
+    of_row = {"moments": clip**2, "gradient": clip, "group_gradients": clip, "hat": lies}
+    of_row["groups"] = lies
     if field in ("gradients", "curves"):
         of_row[field] = sqrt(len(request.heads)) * (clip if field == "gradients" else 1.0)
     if field in ("rates", "rates_hessian"):
@@ -276,10 +268,10 @@ def covered(broadcast: Broadcast[Any]) -> bool:
     known = {(a, value) for a, axis in enumerate(axes) for value in range(len(axis[1]))}
     if not ({*places[1:]} <= known and _once(places)):
         return False
-    numbers = [getattr(request, name) for name in ("w", "active", *RULE) if hasattr(request, name)]
+    numbers = [getattr(request, name) for name in ("w", *RULE) if hasattr(request, name)]
     if not all(np.isfinite(value).all() and (np.abs(value) < LARGEST).all() for value in numbers):
         return False
-    good = _weights(request, task) and _active(request, len(places)) and _smoothed(request)
+    good = _weights(request, task) and _smoothed(request)
     return good and (not hasattr(request, "A") or _rates(request, task, len(places)))
 
 
@@ -310,16 +302,6 @@ def _rates(request: Any, task: Task, places: int) -> bool:
     of = at[:, :3]
     inside = (of == np.rint(of)).all() and (of >= 0).all() and (of < [places, C, C]).all()
     return bool(inside and ((at[:, 3:] >= 0) & (at[:, 3:] <= 1)).all())
-
-
-def _active(request: Any, places: int) -> bool:
-    """Whether the entries whose gradients are asked for are there, and none of them twice."""
-    active = getattr(request, "active", None)
-    if active is None:
-        return True
-    whole = np.asarray(active, int)
-    inside = (whole == active).all() and (whole >= 0).all() and (whole < places).all()
-    return active.ndim == 1 and bool(inside) and _once(whole.tolist())
 
 
 def _smoothed(request: Any) -> bool:
