@@ -5,10 +5,9 @@ method's set, and accuracy and difference on the test rows. ``bounded_group_loss
 difference: its limit is the lowest that the method reaches plus tau. With ``--peers`` fairlearn's
 ExponentiatedGradient is fitted to the same rows, and ``fairfl`` to the difference that it ended with.
 
-    python benchmarks/decisions.py --seeds 0-4 --jobs 2 --out decisions.jsonl [--rows FOLDER] [--peers]
+    python benchmarks/decisions.py --seeds 0-4 --jobs 2 --out decisions.jsonl [--peers]
 
-Fits that the file has are not done again. Needs numpy, scipy and clarabel; pyarrow without --rows (see rows.py);
-scikit-learn and fairlearn for --peers.
+Fits that the file has are not done again. --peers needs scikit-learn and fairlearn.
 """
 
 import argparse
@@ -21,14 +20,13 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from rows import load
 
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.summary import encoding_of, summary_statistics
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
-from agnosticfair_research.datasets import dataset
+from agnosticfair_research.datasets import dataset, load_dataset
 
 DATASETS = ("adult", "dutch", "law", "compas", "oulad", "bank")
 METRICS = ("demographic_parity", "equal_opportunity", "equalized_odds", "bounded_group_loss")
@@ -38,8 +36,8 @@ TOO_LOW = 0.01
 
 
 @lru_cache(maxsize=2)
-def rows(name: str, folder: str | None, sources: str | None) -> Table:
-    return load(name, folder, sources)
+def rows(name: str, sources: str | None) -> Table:
+    return load_dataset(name, None if sources is None else Path(sources) / name)
 
 
 def halves(table: Table, seed: int) -> tuple[dict[str, Table], Table]:
@@ -68,9 +66,7 @@ def difference(decided: np.ndarray, table: Table, positive: str, column: str, me
 def run(request: dict) -> dict:
     """One fit of ours."""
     source = dataset(request["dataset"])
-    train, test = halves(
-        rows(request["dataset"], request["rows"], request["sources"]), request["seed"]
-    )
+    train, test = halves(rows(request["dataset"], request["sources"]), request["seed"])
     column, limit = source.sensitive_features, request["tau"]
     about = {"positive": source.positive, "sensitive_features": column}
     if request["metric"] == "bounded_group_loss":
@@ -102,9 +98,7 @@ def run_peer(request: dict) -> dict:
     from sklearn.linear_model import LogisticRegression
 
     source = dataset(request["dataset"])
-    train, test = halves(
-        rows(request["dataset"], request["rows"], request["sources"]), request["seed"]
-    )
+    train, test = halves(rows(request["dataset"], request["sources"]), request["seed"])
     whole, column = concatenate(list(train.values())), source.sensitive_features
     encoding = encoding_of(summary_statistics(whole, "all"))
     X, y = encode(encoding, whole), whole.labels(source.positive)
@@ -192,7 +186,6 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--taus", default=",".join(map(str, TAUS)))
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--rows", default=None, help="folder that rows.py wrote")
     parser.add_argument("--data-folder", default=None, help="holds a folder for each data set")
     parser.add_argument("--out", default="decisions.jsonl")
     parser.add_argument("--peers", action="store_true")
@@ -209,7 +202,7 @@ def main() -> None:
     done = {key(entry) for entry in found}
     jobs = [
         dict(zip(("dataset", "seed", "metric", "tau", "method"), one, strict=True))
-        | {"rows": request.rows, "sources": request.data_folder}
+        | {"sources": request.data_folder}
         for one in todo
         if one not in done
     ]

@@ -10,7 +10,6 @@ start, and corrects the drift.
 import argparse
 
 import torch
-from round_vs_matmul import Recorder
 from timing import in_turn, say
 
 from agnosticfair import federation, networks
@@ -20,6 +19,20 @@ from agnosticfair.client.steps import answer
 from agnosticfair.methods import Network, method
 from agnosticfair_research.datasets import dataset, load_dataset
 from agnosticfair_research.splits import shift
+
+
+class Recorder:
+    """An engine that remembers the last request of each step."""
+
+    def __init__(self, inner):
+        self.inner, self.request = inner, {}
+
+    def clients(self):
+        return self.inner.clients()
+
+    def exchange(self, step, payload, keys, deadline):
+        self.request[step] = payload
+        return self.inner.exchange(step, payload, keys, deadline)
 
 
 def plain(client: Client, broadcast, network: Network):

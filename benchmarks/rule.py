@@ -106,7 +106,7 @@ def cells(
         "frontier": (datasets, TAUS),
         "natural": ([d for d in datasets if d == "govcensus"], TAUS),
         "random": ([d for d in datasets if d == "adult"], RANDOM),
-        "balanced": ([d for d in datasets if d in BALANCED], (0.1, 0.15, 0.2)),
+        "balanced": ([d for d in datasets if d in BALANCED], (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)),
         "training": (datasets, (0.1,)),
     }
     return [

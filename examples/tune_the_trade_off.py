@@ -7,7 +7,7 @@ from adult import adult
 
 from agnosticfair import AgnosticFairClassifier, frontier, method
 from agnosticfair.report.figures import png
-from agnosticfair.report.notebook import frontier_figure
+from agnosticfair.report.frontier import frontier_figure
 
 X, y, sex = adult(4000)
 numbers = X.select_dtypes("number")

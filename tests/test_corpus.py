@@ -87,7 +87,7 @@ TRAINING_ONLY = {
 COMMANDS = {
     "fit": f"fit bad.csv {ROLES}",
     "two": f"fit a.csv bad.csv {ROLES}",
-    "tune": f"tune bad.csv {ROLES} --taus 0.1,0.2",
+    "tune": f"tune bad.csv {ROLES} --taus 0.1,0.2 --jobs 1",
     "predict": "predict m.safetensors bad.csv",
     "evaluate": "evaluate m.safetensors bad.csv --target income",
 }
@@ -122,6 +122,9 @@ def bad_files():
     for (name, (content, words)), kind in product(GAPS.items(), COMMANDS):
         line = COMMANDS[kind] + (" --method fairfl" if kind in ("fit", "two", "tune") else "")
         yield pytest.param({"bad.csv": content}, line, words, id=f"{kind}: {name}")
+    content, words = GAPS["gap in age"]  # found in another process
+    line = COMMANDS["tune"].replace("--jobs 1", "--jobs 2 --method fairfl")
+    yield pytest.param({"bad.csv": content}, line, words, id="tune, two processes: gap in age")
     for name, (content, words) in TRAINING_ONLY.items():
         for kind in ("fit", "tune"):
             yield pytest.param({"bad.csv": content}, COMMANDS[kind], words, id=f"{kind}: {name}")

@@ -40,6 +40,7 @@ def dealt(table, clients):
     return {f"s{k}": table.take(owner == k) for k in range(clients)}
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_any_split_gives_the_same_model(learner, tmp_path):
     rows = drawn()
@@ -59,6 +60,7 @@ def test_any_split_gives_the_same_model(learner, tmp_path):
     assert p[gone].mean() > p[~gone].mean() + 0.1  # that a number is missing tells
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_a_rule_has_subgroups_of_those_who_lack_a_number(learner):
     rows = drawn(1500)
@@ -168,6 +170,7 @@ def test_a_schema_says_which_numbers_may_be_missing(tmp_path):
         load_schema(path)
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_sites_under_a_schema_and_masks_have_the_pooled_model(learner):
     rows = drawn(800, empty=False)

@@ -13,7 +13,7 @@ from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import fit, fit_along
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.report import notebook
+from agnosticfair.report import frontier as drawn
 from agnosticfair.report.figures import png
 from agnosticfair.report.studies import read_run
 from agnosticfair.tuning import (
@@ -111,7 +111,7 @@ def test_the_knee_is_never_a_model_of_one_answer_unless_all_are():
     assert picked_place(path(), {"fairfl": better}) == 1, "fairfl beats the knee on both axes"
     better = FrontierPoint(None, 0.9, -0.1, 0.0, 0.1, (0.0, 0.0))
     assert picked_place(path(), {"fairfl": better}) == 2, "and here all points"
-    marks = [line[-1] for line in notebook.frontier_grid(_frontier(path(0.02, 0.05, 0.1))).lines]
+    marks = [line[-1] for line in drawn.frontier_grid(_frontier(path(0.02, 0.05, 0.1))).lines]
     assert marks == ["one answer", "one answer", "one answer", "knee"]
 
 
@@ -138,6 +138,7 @@ def test_costs_weigh_errors_along_the_path():
     assert abs(balanced.positive - 0.5) <= abs(plain.positive - 0.5) + 0.05
 
 
+@pytest.mark.slow
 def test_processes_change_nothing():
     tables, chosen_method = dealt(shifted(300), 2), method("agnosticfair", **SMALL)
     send = {"sensitive_features": "sex", "taus": TAUS, "folds": 2}
@@ -175,8 +176,8 @@ def test_the_frontier_trades_accuracy_and_gives_the_estimator_of_a_point(rows):
     np.testing.assert_allclose(one.coef_, direct.coef_, atol=0.1)
     assert found.pick().tau == found.points[found.knee].tau
     assert one.certificate_.n == len(X)
-    assert "knee" in notebook.frontier_grid(found).lines[found.knee]
-    assert png(notebook.frontier_figure(found)).startswith(b"\x89PNG")
+    assert "knee" in drawn.frontier_grid(found).lines[found.knee]
+    assert png(drawn.frontier_figure(found)).startswith(b"\x89PNG")
     with pytest.raises(SettingsError, match=r"tau 0\.5.*0\.03,.*0\.06"):
         found.pick(0.5)
 

@@ -118,6 +118,20 @@ def test_the_same_cell_gives_the_same_numbers(entrants):
     assert one | {"seconds": 0} == two | {"seconds": 0}
 
 
+def test_a_cell_does_not_begin_where_another_one_ended(monkeypatch):
+    starts = []
+
+    def rule(train, limit):
+        starts.append(train.cache.get(("path",)))
+        train.cache["path",] = limit
+        return by_group(train, limit)
+
+    for protocol in ("balanced", "balanced", "rate"):
+        monkeypatch.setitem(ENTRANTS, "coin", Entrant("coin", rule, "", sees=True, rates=True))
+        run_cell(replace(CELL, protocol=protocol))
+    assert starts == [None, 0.02] * 3
+
+
 def test_what_rows_are_worth_is_balanced_accuracy():
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 2, 500) * (rng.random(500) < 0.4), rng.random(500)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agnosticfair_research.report.bench import document, sections
-from agnosticfair_research.verdict import aggregate, judged, reached, summary
+from agnosticfair_research.report.bench import document, sections, verdict_sentence
+from agnosticfair_research.verdict import Judged, aggregate, judged, reached, summary
 
 NUMBERS = {"balanced_accuracy": 0.7, "accuracy": 0.8, "positive_rate": 0.3, "risk_difference": 0.02}
 
@@ -106,3 +106,11 @@ def test_the_page_shows_every_number_and_who_gave_none():
     assert "1 cells gave no result" in text
     assert "Development seeds 0 to 1" in text
     assert "two" in sections(summary(cells))["cost"]
+
+
+@pytest.mark.parametrize(
+    ("met", "missed", "word"), [(5, 2, "met"), (4, 3, "missed"), (3, 1, "open"), (1, 3, "missed")]
+)
+def test_the_sentence_says_what_data_sets_that_were_not_run_could_change(met, missed, word):
+    cells = [Judged(str(k), 0.1, None, (), k < met, "") for k in range(met + missed)]
+    assert f"The verdict is **{word}" in verdict_sentence(cells)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
 
 from agnosticfair.data.encoding import shown
-from agnosticfair.errors import needing
 from agnosticfair.learners.decisions import names_of, threshold_shifts
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.program import Optimum, cost_sentences, optimality
@@ -299,23 +297,6 @@ class Fit:
             f"rows, the "
             f"model is on {accuracies[-1]:.1%}; {alone}tune shows what a larger tau gives."
         )
-
-    def to_frame(self) -> Any:
-        """The rounds as a pandas frame, a line each."""
-        with needing("audit", "a frame needs the package 'pandas'"):
-            import pandas as pd
-
-        return pd.DataFrame(list(self.history)).set_index("round")
-
-    def plot(self) -> Any:
-        """A figure: the subgroups in which decisions differ most, and the loss by round."""
-        # the report draws what this room finds, and is looked up only when somebody looks
-        return import_module("agnosticfair.report.notebook").fit_figure(self)
-
-    def _repr_html_(self) -> str:
-        """How the fit ended and its worst subgroups, in a notebook."""
-        grids = import_module("agnosticfair.report.notebook").fit_grids(self)
-        return import_module("agnosticfair.report.tables").html(grids)
 
 
 def fit_of(

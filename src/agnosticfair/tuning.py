@@ -100,11 +100,11 @@ class Frontier:
     def plot(self) -> Any:
         """A figure: accuracy over the worst difference, a point for every tau."""
         # the report draws what this room finds, and is looked up only when somebody looks
-        return import_module("agnosticfair.report.notebook").frontier_figure(self)
+        return import_module("agnosticfair.report.frontier").frontier_figure(self)
 
     def _repr_html_(self) -> str:
         """The points as a table, in a notebook."""
-        grid = import_module("agnosticfair.report.notebook").frontier_grid(self)
+        grid = import_module("agnosticfair.report.frontier").frontier_grid(self)
         return import_module("agnosticfair.report.tables").html([grid])
 
     def pick(self, tau: float | None = None) -> Any:

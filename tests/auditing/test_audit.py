@@ -32,7 +32,7 @@ from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.report import certificate as report
 from agnosticfair.report.figures import png
 
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 BASIS = gaussian(8, 0.4, "rows")  # as the pooled audit draws them
 PLAIN = {"basis": BASIS, "subgroups": (), "held_out": False}

@@ -46,6 +46,7 @@ def test_a_certificate_says_that_rows_repeat_and_verifies():
     assert "repeat" not in str(once)
 
 
+@pytest.mark.slow
 def test_by_cluster_the_bounds_hold_where_rows_repeat():
     """1,250 people on 8 equal lines each: by rows nearly every audit is wrong, by cluster few are."""
     rates, missed = np.array([0.3, 0.45]), {"rows": 0, "clusters": 0}

@@ -260,6 +260,7 @@ def test_a_notebook_shows_the_worst_subgroups_and_a_forest():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ordinary", "extreme", "clustered"])
 def test_differences_and_ratios_hold_jointly_on_three_populations(kind):
     populations = script("populations")

@@ -75,6 +75,7 @@ def test_a_linear_network_reaches_the_exact_objective(name, changes):
     assert np.corrcoef(d, exact.model.decision(ROWS))[0, 1] > 0.95
 
 
+@pytest.mark.slow
 def test_drift_is_corrected():
     """Clients that differ, many local steps: with the correction the federated optimum, without it not."""
     rows = small_table(500, 3)
@@ -246,6 +247,7 @@ def test_a_networks_values_leave_alone_what_was_asked_for():
     assert quick(basis=gaussian(7, 0.5), kernels=None).fairness.basis == gaussian(7, 0.5)
 
 
+@pytest.mark.slow
 def test_decisions_are_held_to_tau():
     chosen_method = method(
         "agnosticfair", network=Network("mlp", (8,), steps=15), kernels=50, max_rounds=60
@@ -319,6 +321,7 @@ def test_products_of_cuts_are_means_over_rows(split):
     np.testing.assert_allclose(saddle.products(pool, gram), W @ W.T, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_merit_that_creeps_is_not_stale():
     net = Network("mlp", (8,), steps=2, rate=3e-4)
     history = fit(TABLES, method("fl", network=net, max_rounds=160), positive="yes").history

@@ -52,7 +52,13 @@ def pooled():
 
 
 @pytest.mark.parametrize(
-    ("name", "groups"), [*((name, 2) for name in KINDS), ("pairs", 3), ("odds", 3)]
+    ("name", "groups"),
+    [
+        *((name, 2) for name in KINDS if name != "mixtures"),
+        pytest.param("mixtures", 2, marks=pytest.mark.slow),
+        ("pairs", 3),
+        ("odds", 3),
+    ],
 )
 def test_any_split_gives_the_rule_of_pooled_rows(pooled, name, groups):
     rows, one = small_table(600, 3, groups), pooled(name, groups)

@@ -386,3 +386,13 @@ def test_an_identifier_at_one_client_is_left_out_at_all(write):
     clients = read_clients(paths, ROLES)
     assert [set(table.kinds) for table in clients.values()] == [{"x"}, {"x"}]
     assert "at another client" in clients["small"].how["code"]
+
+
+def test_rows_to_predict_may_lie_in_arrow(tmp_path):
+    rows = pa.table({"age": [30.0, 41.0], "job": ["cook", "clerk"]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    with pa.ipc.new_file(tmp_path / "rows.arrow", rows.schema) as file:
+        file.write_table(rows)
+    encoding = Encoding((("age", 20.0, 50.0),), (("job", ("clerk", "cook")),))
+    one, two = (read_rows(tmp_path / f"rows.{end}", encoding) for end in ("arrow", "parquet"))
+    np.testing.assert_array_equal(encode(encoding, one), encode(encoding, two))

@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from agnosticfair import AgnosticFairClassifier, Certificate, Rule
 from agnosticfair.data.encoding import encode
+from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.mathematics import scoring
@@ -48,9 +49,10 @@ COARSE = {
     "estimator",
     [
         AgnosticFairClassifier(),
-        AgnosticFairClassifier("fl"),
-        AgnosticFairClassifier("afl"),
-        AgnosticFairClassifier(method("agnosticfair-a", kernels=12, bound=50.0)),
+        *(
+            pytest.param(AgnosticFairClassifier(chosen), marks=pytest.mark.slow)
+            for chosen in ("fl", "afl", method("agnosticfair-a", kernels=12, bound=50.0))
+        ),
     ],
     ids=lambda e: getattr(e.method, "name", e.method),
 )
@@ -344,6 +346,27 @@ def test_a_feature_may_be_called_as_the_groups_are(people):
     fitted = AgnosticFairClassifier(rule=Rule("additive")).fit(both, y, sensitive_features=X["sex"])
     assert {name for name, *_ in fitted.fit_.model.encoding.numeric} == {"age", "sex (feature)"}
     assert fitted.predict(both).shape == (900,)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_of_the_estimator_is_that_of_a_table(name, people):
+    X, y = people
+    sex = X["sex"].to_numpy()
+    X = X[["job", "hours", "age"]]
+    numbers = {k: X[k].to_numpy() for k in ("age", "hours")}
+    groups = {"sex": Column.of(sex)}
+    table = Table(numbers, {"job": Column.of(X["job"])}, Column.of(y), groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = AgnosticFairClassifier(name).fit(X, y, sensitive_features=sex)
+    model = fit({"rows": table}, name, positive="yes").model
+    np.testing.assert_array_equal(ours.decision_function(X), model.decision(table))
+    if model.rule is None:
+        numbers = np.column_stack(
+            [X["job"] == job for job in sorted({*X["job"]})] + [X["hours"], X["age"]]
+        )
+        by_hand = numbers @ ours.coef_[0] + ours.intercept_[0]
+        np.testing.assert_allclose(by_hand, model.decision(table), atol=1e-4)
 
 
 def test_a_classifier_of_scikit_learn_is_a_learner(people, tmp_path):

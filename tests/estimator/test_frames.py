@@ -101,8 +101,8 @@ def test_pandas_polars_and_arrays_agree(people):
 def test_texts_and_dates_follow_the_rules_of_files():
     X = pd.DataFrame({"job": ["b", None, " a "], "day": pd.to_datetime(["1970-01-02"] * 3)})
     layout = layout_of(X, None)
-    assert layout.names == ("job=?", "job=a", "job=b", "day")
-    np.testing.assert_array_equal(numbers_of(layout, X), [[0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1]])
+    assert layout.names(()) == ["job=?", "job=a", "job=b", "day"]
+    np.testing.assert_array_equal(numbers_of(layout, X), [[1], [1], [1]])
     assert layout_of(pd.DataFrame({"a": [1.0]}), None) is None
 
 
@@ -113,13 +113,10 @@ def test_a_category_that_a_fold_lacks_can_be_ignored(people):
     model = AgnosticFairClassifier(**send)
     assert np.isfinite(cross_val_score(model, rare, y, cv=2)).all()
     fitted = AgnosticFairClassifier(**send).fit(X, y)
-    jobs = [j for j, name in enumerate(fitted._feature_names()) if name.startswith("job=")]
-    known, odd = (
-        fitted.decision_function(X[:1]),
-        fitted.decision_function(X[:1].assign(job="carter")),
+    odd, commonest = (
+        fitted.decision_function(X.assign(job=job)) for job in ("carter", X["job"].mode()[0])
     )
-    own = jobs[["clerk", "cook"].index(X["job"][0])]
-    np.testing.assert_allclose(known - odd, fitted.coef_[0, own])
+    np.testing.assert_array_equal(odd, commonest)
     with pytest.raises(SettingsError, match="handle_unknown"):
         AgnosticFairClassifier(**{**FAIR, "handle_unknown": "guess"}).fit(X, y)
 

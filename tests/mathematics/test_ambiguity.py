@@ -19,7 +19,7 @@ from agnosticfair.mathematics.ambiguity import (
 )
 from agnosticfair.mathematics.ratios import worst_difference, worst_differences, worst_ratio
 
-few = settings(max_examples=100, deadline=None)
+few = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 
 

@@ -69,6 +69,7 @@ def mixed_gaps(shares, metric, floor, draws=400):
             yield gap(masses, metric)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", sorted(METRICS))
 def test_the_bounds_hold_at_once_in_draws_from_a_known_population(metric):
     shares, rng, delta, n, draws = population(), np.random.default_rng(3), 0.2, 2000, 40

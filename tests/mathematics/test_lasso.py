@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agnosticfair.mathematics.quadratic import (
+    _by_signs,
     huber_step,
     kinked,
     lasso_on_simplex,
@@ -47,3 +48,14 @@ def test_weights_that_an_adversary_has_not_stay_nothing():
     down = np.array([0.1, np.inf, np.inf])
     x = lasso_on_simplex(np.eye(3), np.array([0.3, -1.0, -2.0]), x0, up, down, inside)
     assert x.tolist() == [pytest.approx(0.1), 0.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_coordinate_that_is_paid_to_grow_grows(seed):
+    """A price on the simplex can be negative: then 0 is left although the gradient is positive."""
+    rng = np.random.default_rng(seed)
+    V = rng.normal(size=(6, 12))
+    H, g, x0 = V.T @ V + 1e-6 * np.eye(12), np.abs(rng.normal(size=12)), np.zeros(12)
+    up, down = np.full(12, -3.0), np.full(12, np.inf)
+    x = _by_signs(H, g, x0, x0, up, down, 1e-7)
+    assert residual(g + H @ (x - x0), x, up, down).max() < 1e-5

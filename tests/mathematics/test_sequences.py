@@ -106,12 +106,13 @@ def arrived(rates, shares, rows, looks, streams, rng):
     return k[..., looks - 1], n[..., looks - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rates", "share"),
     [
         ((0.12, 0.02), 0.2),
-        pytest.param((0.4, 0.3), 0.5, marks=pytest.mark.slow),
-        pytest.param((0.99, 0.89), 0.5, marks=pytest.mark.slow),
+        ((0.4, 0.3), 0.5),
+        ((0.99, 0.89), 0.5),
     ],
 )
 def test_the_limit_of_a_difference_is_falsely_broken_in_few_streams_under_peeking(rates, share):

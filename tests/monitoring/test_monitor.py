@@ -28,7 +28,7 @@ def batches(table, size=500):
 
 def watched(table, **settings):
     monitor = Monitor(MODEL, settings.pop("baseline", BASELINE), **settings)
-    for batch in batches(table):
+    for batch in batches(table, 1000):
         verdict = monitor.update(batch)
     return monitor, verdict
 

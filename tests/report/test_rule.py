@@ -5,16 +5,12 @@ import re
 import pytest
 from helpers import dealt, small_table
 
-from agnosticfair.auditing.fits import as_content, certificates
-from agnosticfair.commands.output import write_files
+from agnosticfair.auditing.fits import certificates
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.report import card, rule
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import card_html, card_markdown
-from agnosticfair.report.page import page_data as data
-from agnosticfair.report.studies import read_run
-from agnosticfair.runs.provenance import run_files
 from agnosticfair.runs.ruled import about
 
 ROWS = small_table(600, 1)
@@ -39,19 +35,6 @@ def test_a_card_says_how_the_rule_decides_and_draws_it(fitted):
     assert "data:image/png" not in text
     assert len(re.findall('src="data:image/png;base64,', page)) == 2
     assert all('alt=""' not in tag for tag in re.findall("<img[^>]*>", page))
-
-
-def test_a_page_carries_the_same_words(fitted, tmp_path):
-    made = as_content(*certificates(fitted, CLIENTS))
-    kept = run_files(fitted, CLIENTS, made, target="loan", training_rows=[])
-    write_files(tmp_path, kept)
-    (study,) = data([read_run(tmp_path)], None, ())["studies"]
-    told = study["methods"][0]["rule"]
-    assert told["acted_words"] == rule.acted_words(about(fitted))
-    assert told["acted_lines"][1][0] == fitted.multipliers[0].subgroup
-    assert told["statements"] == [*fitted.statements]
-    assert {*told["heads"].values()} >= {"labelled yes"}
-    assert told.get("curves") or told.get("dependences")
 
 
 def test_pictures_are_figures_with_their_texts(fitted):

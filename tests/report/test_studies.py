@@ -78,6 +78,8 @@ def test_columns_come_in_few_values():
     assert values(np.array([1.0, 2.0, 1.0])).categories == ("1", "2")
     skewed = values(np.array([0.0] * 90 + [*range(1, 11)]))
     assert np.bincount(skewed.codes).min() > 0
+    gaps = values(np.array([np.nan, *range(20)]))
+    assert (gaps.categories[gaps.codes[0]], len(gaps.categories)) == ("missing", 5)
 
 
 def test_columns_to_mix_by_must_be_there():

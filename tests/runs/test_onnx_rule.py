@@ -35,7 +35,9 @@ def check(model, table):
     np.testing.assert_array_equal(prediction, labels[model.predict(table)])
 
 
-@pytest.mark.parametrize("learner", ["linear", "additive", "trees"])
+@pytest.mark.parametrize(
+    "learner", ["linear", "additive", pytest.param("trees", marks=pytest.mark.slow)]
+)
 def test_every_row_of_adult_is_decided_as_by_the_model(learner):
     adult = load_dataset("adult")
     chosen_method = method("rule", learner=learner, tau=0.05)

@@ -9,7 +9,7 @@ from helpers import dealt, small_table
 
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
-from agnosticfair.runs.ruled import COLUMNS, MAX_COLUMNS_SHOWN, about
+from agnosticfair.runs.ruled import COLUMNS, MAX_SUBGROUPS, about
 
 CLIENTS = dealt(small_table(600, 1), 2)
 TABLES = [*CLIENTS.values()]
@@ -31,7 +31,7 @@ def test_a_method_without_a_rule_has_nothing_to_show():
 def test_it_is_json_and_names_what_costs_most(additive):
     content = json.loads(json.dumps(about(additive, TABLES)))
     assert content["learner"] == "additive"
-    assert len(content["multipliers"]) <= MAX_COLUMNS_SHOWN
+    assert len(content["multipliers"]) <= MAX_SUBGROUPS
     assert content["limited"] == len(additive.multipliers)
     assert content["statements"] == [*additive.statements]
     count, off = content["calibrated"]

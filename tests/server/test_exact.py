@@ -34,6 +34,7 @@ def test_a_loss_with_an_adversary_and_a_limit_on_decisions_go_together(adult):
     assert fitted.history[-1]["accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_robust_is_fairer_where_uniform_fairness_is_not(adult):
     """On the married, uniform fairness leaves a large risk difference; the robust fit less than half."""
     split, robust = fitted(adult, 2)

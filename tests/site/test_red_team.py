@@ -68,8 +68,7 @@ from agnosticfair.protocol.requests import (
     Sums,
     Trials,
 )
-from agnosticfair.protocol.rule import Calibration, FineCounts, Learn, SubgroupMasses
-from agnosticfair.protocol.rule import sums_request as asked_points
+from agnosticfair.protocol.rule import Calibration, FineCounts, Learn, ProgramSums, SubgroupMasses
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
 from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
@@ -502,7 +501,7 @@ def _of_the_rule(draw, w, number):
     folds, seed = draw(st.sampled_from([0, 2, 5, 200])), draw(st.sampled_from([0, 0, 7]))
     learn = Learn(HEADS, folds, seed, True, np.tile(w, (folds + 1, len(HEADS), 1)))
     points = Points(np.full((1, 1, 2), number[0]), number, np.abs(number))
-    return learn, FineCounts(np.array([number])), asked_points(points, (1.0, 1.0)), Calibration()
+    return learn, FineCounts(np.array([number])), ProgramSums((1.0, 1.0), points), Calibration()
 
 
 def rates_at(**changes):
@@ -600,7 +599,7 @@ def program_at(k=0, j=0, other=-1, nu=0.0, eps=1.0, times=1):
     numbers = (np.full(times, v) for v in (k, j, other, 1.0, 0.0))
     at = Directions(*numbers, np.zeros((0, 1, 2)))
     points = Points(np.zeros((1, 1, 2)), np.array([nu]), np.array([eps]), at)
-    return asked_points(points, (1.0, 1.0))
+    return ProgramSums((1.0, 1.0), points)
 
 
 def level_of(folds=0, **changes):
@@ -747,10 +746,14 @@ def test_a_rule_of_odd_shapes_comes_to_no_row():
 
 def odd_points():
     base = program_at()
-    for name in ("A", "nu", "eps", "directions", "mixed", "W"):
-        yield replace(base, **{name: np.zeros((3, 3, 3))})
-        yield replace(base, **{name: np.ones(2)})
-    yield replace(base, eps=np.array([-1.0]))
+    points, at = base.points, base.points.directions
+    for value in (np.zeros((3, 3, 3)), np.ones(2)):
+        for name in ("A", "nu", "eps", "W"):
+            yield replace(base, points=replace(points, **{name: value}))
+        for name in ("k", "j", "other", "first", "second", "mixed"):
+            directions = replace(at, **{name: value})
+            yield replace(base, points=replace(points, directions=directions))
+    yield replace(base, points=replace(points, eps=np.array([-1.0])))
     yield program_at(k=0.5)
     yield program_at(j=-3)
 

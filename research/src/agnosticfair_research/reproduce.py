@@ -29,17 +29,8 @@ from agnosticfair_research.deployments import Row
 from agnosticfair_research.paper import as_printed
 from agnosticfair_research.splits import Split, split_of
 
-SETTINGS = ("shift", "iid", "clients")
-"""Tables 1 and 2 with Figure 2; Table 3; Figure 3."""
-
-CLIENTS = (2, 5, 10, 20, 30, 40, 50)
-"""Numbers of clients in Figure 3."""
-
-COMPARED = ("agnosticfair", "agnosticfair-printed", "localfair")
-"""Methods in Figure 3."""
-
-MAX_SEEDS = 3
-"""Seeds in Figure 3, which has seven times the cells of a table."""
+SETTINGS, CLIENTS = ("shift", "iid"), 2
+"""Tables 1 and 2; Table 3."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,6 @@ class PaperCell:
     setting: str
     method: str
     seed: int
-    clients: int = 2
     folder: str | None = None
 
 
@@ -61,7 +51,7 @@ def cells(
     seeds: int = 20,
     folder: str | None = None,
 ) -> list[PaperCell]:
-    """Every cell asked for; those that share a split are neighbours. Figure 3 is Adult's only.
+    """Every cell asked for; those that share a split are neighbours.
 
     >>> [(t.method, t.seed) for t in cells(["adult"], ["shift"], ["fl", "afl"], 2)]
     [('fl', 0), ('afl', 0), ('fl', 1), ('afl', 1)]
@@ -77,17 +67,8 @@ def cells(
     for data in dict.fromkeys(datasets):
         dataset(data)
         for setting in settings:
-            curve = setting == "clients"
-            if curve and data != "adult":
-                continue
-            chosen = [name for name in names if name in COMPARED or not curve]
-            for seed in range(min(seeds, MAX_SEEDS) if curve else seeds):
-                for clients in CLIENTS if curve else (2,):
-                    wanted += [PaperCell(data, setting, m, seed, clients, folder) for m in chosen]
-    if not wanted:
-        raise SettingsError(
-            f"nothing to run: setting 'clients' (Figure 3) is for adult and {', '.join(COMPARED)}"
-        )
+            for seed in range(seeds):
+                wanted += [PaperCell(data, setting, name, seed, folder) for name in names]
     return wanted
 
 
@@ -111,7 +92,7 @@ def run_cell(cell: PaperCell) -> Row:
     data = dataset(cell.dataset)
     # One thread: a sum split over threads is rounded in another order.
     with threadpool_limits(1):
-        split = _split(cell.dataset, cell.setting, cell.clients, cell.seed, cell.folder)
+        split = _split(cell.dataset, cell.setting, CLIENTS, cell.seed, cell.folder)
         try:
             fitted = fit(
                 split.train,
@@ -131,7 +112,7 @@ def run_cell(cell: PaperCell) -> Row:
                 "outcome": fitted.outcome,
                 "outcomes": dict(fitted.outcomes),
             }
-    request = {k: getattr(cell, k) for k in ("dataset", "setting", "method", "seed", "clients")}
+    request = {k: getattr(cell, k) for k in ("dataset", "setting", "method", "seed")}
     return request | measured | ended
 
 

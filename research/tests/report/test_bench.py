@@ -6,6 +6,7 @@ from pathlib import Path
 from helpers import script
 
 from agnosticfair.report.figures import png
+from agnosticfair_research import store, verdict
 from agnosticfair_research.report.bench import sections
 from agnosticfair_research.report.bench_figures import figures
 
@@ -25,6 +26,11 @@ def test_every_mark_of_the_pages_has_its_text_and_is_as_written():
     }
     for page in write.PAGES:
         assert write.filled(page.read_text(), texts) == page.read_text()
+
+
+def test_the_results_are_those_of_the_cells():
+    cells = store.read(ROOT / "report/cells.jsonl.xz")
+    assert write.by_line(verdict.summary(cells)) == (ROOT / "report/results.json").read_text()
 
 
 def test_a_text_takes_the_place_of_the_one_before():

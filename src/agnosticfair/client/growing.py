@@ -52,7 +52,17 @@ def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> Coded
     bits = min(GRADIENT_BITS, base_bits(task.n))
     codes = np.ascontiguousarray(columns.T)
     bins = binning.bins(task.encoding)
-    rows = CodedRows(bins, codes, columns, t, counts, fold[0], request.folds, weighed, bits)
+    rows = CodedRows(
+        bins=bins,
+        codes=codes,
+        columns=columns,
+        target=t,
+        counts=counts,
+        fold=fold[0],
+        folds=request.folds,
+        weights=weighed,
+        bits=bits,
+    )
     if client.device is not None:
         from agnosticfair.client.rule_device import coded_rows
 

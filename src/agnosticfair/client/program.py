@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -12,89 +10,19 @@ from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
 from agnosticfair.client.features import Distinct
 from agnosticfair.learners.decisions import KERNEL_BITS, Kernels, kernel_weights
-from agnosticfair.mathematics.scores import Dense, Estimated, Weights, evaluate, utility
-from agnosticfair.mathematics.subgroups import (
-    Crossed,
-    Entries,
-    Places,
-    Subgroup,
-    cross,
-    entries,
-    members,
-    sizes_of,
-    sums_at,
-    weighed_at,
+from agnosticfair.mathematics.scores import (
+    Dense,
+    Estimated,
+    Memberships,
+    Weights,
+    evaluate,
+    utility,
 )
+from agnosticfair.mathematics.subgroups import cross, sizes_of
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Task
 from agnosticfair.protocol.rule import ProgramSums
-
-
-@dataclass(frozen=True)
-class Memberships:
-    """Membership of subgroups, and overall, as weight functions (``scores.Weights``) that are never written out.
-
-    Parameters
-    ----------
-    codes : (axes, n) array
-        Every row's value on every axis.
-    crossed : Crossed
-        The same.
-    subgroups : list of Subgroup
-        The subgroups.
-    at : Places
-        Where they stand among all pairs of values.
-    """
-
-    codes: np.ndarray
-    crossed: Crossed
-    subgroups: list[Subgroup]
-    at: Places
-    xp: ClassVar[Any] = np
-
-    @property
-    def size(self) -> int:
-        return len(self.subgroups) + 1
-
-    @cached_property
-    def entries(self) -> tuple[Entries, ...]:
-        """The subgroups of one or two values, by blocks."""
-        return entries(self.crossed, *self.at.at)
-
-    @cached_property
-    def deep(self) -> Any:
-        """Which subgroups of three values the rows lie in, (subgroups, n), sparse; None where there are none."""
-        from scipy import sparse
-
-        if not len(self.at.deep):
-            return None
-        inside = [members(self.codes.T, self.subgroups[m]) for m in self.at.deep.tolist()]
-        return sparse.csr_matrix(np.array(inside, float))
-
-    def weigh(self, a: np.ndarray) -> np.ndarray:
-        shallow = a[self.at.shallow]
-        weights = weighed_at(self.crossed, self.entries, shallow, self.codes.shape[1]) + a[-1]
-        return weights if self.deep is None else weights + a[self.at.deep] @ self.deep
-
-    def add(self, V: np.ndarray) -> np.ndarray:
-        forest = np.empty((len(V), self.size))
-        shallow = self.at.shallow
-        forest[:, shallow] = sums_at(self.crossed, self.entries, V, len(shallow))
-        if self.deep is not None:
-            forest[:, self.at.deep] = (self.deep @ V.T).T
-        forest[:, -1] = V.sum(axis=1)
-        return forest
-
-    def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        codes, masks = self.codes[:, rows], dict[tuple[int, int], np.ndarray]()
-        inside = np.ones((len(which), len(rows)), bool)
-        for row, k in enumerate(which.tolist()):
-            for value in () if k == len(self.subgroups) else self.subgroups[k]:
-                if value not in masks:
-                    masks[value] = codes[value[0]] == value[1]
-                inside[row] &= masks[value]
-        return inside
 
 
 def distinct(client: Client, task: Task) -> Distinct:
@@ -154,8 +82,7 @@ def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> A
 def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
     """What ``scores.evaluate`` states, over the client's rows: on its device, unless weight functions are kernels."""
     task, request = broadcast.task, broadcast.request
-    false_positive, false_negative = request.error_costs
-    error_costs, points = (false_positive, false_negative), request.points()
+    error_costs, points = request.error_costs, request.points
     b = client.cached(task, weight_functions)
     named = isinstance(b, Memberships)
     bits = base_bits(task.n) - (0 if named else KERNEL_BITS)

@@ -344,8 +344,8 @@ def _show(results: dict[str, Any]) -> None:
     for entry in results["history"]:
         bytes_of = [t for t in rounds if t["round"] == entry["round"]]
         size = max((t["sent"] + t["received"] for t in bytes_of), default=None)
-        numbers = (entry.get(name) for name in ("loss", "worst", "accuracy"))
-        values = (entry["round"], *numbers, size)
+        loss = entry.get("loss", entry.get("held_out"))  # a learner's is out of fold
+        values = (entry["round"], loss, entry.get("worst"), entry.get("accuracy"), size)
         lines.append([cell(value) for value in values])
     header = ("round", "loss", "worst difference", "accuracy", "bytes per site")
     show(grid(f"Run {results['run']}", header, lines))

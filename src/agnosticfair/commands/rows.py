@@ -162,6 +162,8 @@ def _scores(
 ) -> list[dict[str, Any]]:
     import numpy as np
 
+    from agnosticfair.report.studies import measured
+
     def counts(who: str, table: Table) -> Counter[tuple[str, int, int]]:
         column = table.sensitive_features[sensitive_feature]
         y, y_hat = table.labels(model.positive).astype(int), model.predict(table, who)
@@ -175,44 +177,12 @@ def _scores(
     total = sum(subgroups.values(), Counter[tuple[str, int, int]]())
     groups = tuple(sorted({group for group, _, _ in total}))
     shown = {"all rows": total, **subgroups} if len(subgroups) > 1 else {"all rows": total}
-    return [
-        {
-            "sensitive_feature": sensitive_feature,
-            "client": key,
-            **_measured(subgroup, groups, metric),
-        }
-        for key, subgroup in shown.items()
-    ]
-
-
-def _measured(
-    subgroup: Counter[tuple[str, int, int]], groups: tuple[str, ...], metric: str
-) -> dict[str, Any]:
-    """The measures of decided rows.  subgroup: how many there are of each group, label and decision."""
-    import numpy as np
-
-    from agnosticfair.auditing.certificate import plain
-    from agnosticfair.mathematics import scoring
-
-    s = np.array([groups.index(group) for group, _, _ in subgroup], int)
-    y, y_hat = (np.array([stratum[i] for stratum in subgroup]) for i in (1, 2))
-    rows = np.array([*subgroup.values()], float)
-    of = {"positive_rates": rows, "true_positive_rates": rows * (y == 1)}
-    of |= {"false_positive_rates": rows * (y == 0)}
-    rates = {k: scoring.positive_rates(y_hat, s, w, len(groups)).tolist() for k, w in of.items()}
-    values = {
-        "accuracy": scoring.accuracy(y, y_hat, rows),
-        "majority_rate": scoring.majority_rate(y, rows),
-        "base_rate": scoring.positive_rate(y, rows),
-        "positive_rate": scoring.positive_rate(y_hat, rows),
-        "balanced_accuracy": scoring.balanced_accuracy(y, y_hat, rows),
-        "risk_difference": scoring.risk_difference(y_hat, s, rows),
-        "label_risk_difference": scoring.risk_difference(y, s, rows),
-        "metric": metric,
-        "difference": scoring.gap(metric, y, y_hat, s, rows),
-        **{name: dict(zip(groups, found, strict=True)) for name, found in rates.items()},
-    }
-    return {"rows": subgroup.total(), **plain(values)}
+    entries = []
+    for key, some in shown.items():
+        rows = np.array([[[some[g, y, d] for d in (0, 1)] for y in (0, 1)] for g in groups], float)
+        about = {"sensitive_feature": sensitive_feature, "client": key}
+        entries.append(about | measured(rows, groups, metric))
+    return entries
 
 
 def show_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:

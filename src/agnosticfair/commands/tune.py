@@ -92,7 +92,7 @@ def _deliver(
     as_json: bool,
 ) -> None:
     """Write the frontier beside what the picked fit left, and show it."""
-    from agnosticfair.report import notebook
+    from agnosticfair.report import frontier as drawn
     from agnosticfair.report.figures import png
 
     record = {"format": "agnosticfair-frontier-1", "knee": path.knee, "metric": path.metric}
@@ -101,11 +101,11 @@ def _deliver(
     text = json.dumps(record, indent=1)
     files = {
         "frontier.json": f"{text}\n".encode(),
-        "frontier.png": png(notebook.frontier_figure(path)),
+        "frontier.png": png(drawn.frontier_figure(path)),
     }
     beside = ", ".join(str(out / name) for name in written)
     closing = "\n".join((*about, f"The model is that of tau {tau:g}; beside it: {beside}."))
-    deliver(out, files, [notebook.frontier_grid(path)], closing, text if as_json else None)
+    deliver(out, files, [drawn.frontier_grid(path)], closing, text if as_json else None)
 
 
 def _numbers(text: str) -> list[float]:

@@ -20,8 +20,8 @@ from agnosticfair.data.columns import (
     written_kinds,
 )
 from agnosticfair.data.encoding import Encoding
-from agnosticfair.data.reading import Dialect, called, check_names, open_rows, readable
-from agnosticfair.data.stream import ENDINGS, Stream, pieces
+from agnosticfair.data.reading import BINARY, Dialect, called, check_names, open_rows, readable
+from agnosticfair.data.stream import Stream, pieces
 from agnosticfair.data.table import Table, concatenate
 from agnosticfair.errors import DataError, SettingsError
 
@@ -73,7 +73,7 @@ def read_source(
     as a stream where they are many."""
     path, who = Path(path), who or called(path)
     files = _files_of(path, who) if path.is_dir() else [path]
-    if files[0].suffix.lower() not in ENDINGS or not files[0].is_file():
+    if files[0].suffix.lower() not in BINARY or not files[0].is_file():
         return read_table(path, roles, who=who, dialect=dialect)
     stream = _stream(files, roles, who)
     if len(stream) * len(stream.columns) * 8 > STREAMED:
@@ -86,13 +86,13 @@ def _files_of(folder: Path, who: str) -> list[Path]:
     """The files of a folder, in the order of their names; what begins with '.' or '_' is not data."""
     files = sorted(file for file in folder.iterdir() if file.name[0] not in "._")
     for file in files:
-        if not file.is_file() or file.suffix.lower() not in ENDINGS:
+        if not file.is_file() or file.suffix.lower() not in BINARY:
             raise DataError(
                 f"{who} is a folder with {file.name!r} in it: name CSV files one by one; a folder holds "
-                f"{' or '.join(ENDINGS)} files alone"
+                f"{' or '.join(BINARY)} files alone"
             )
     if not files:
-        raise DataError(f"{who} is an empty folder: put its {' or '.join(ENDINGS)} files there")
+        raise DataError(f"{who} is an empty folder: put its {' or '.join(BINARY)} files there")
     return files
 
 

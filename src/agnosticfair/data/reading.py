@@ -23,6 +23,9 @@ import numpy as np
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
 
+BINARY = (".parquet", ".arrow", ".feather")
+"""The endings of files that have types of their own, and can be streamed."""
+
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 MISSING = "?"
 """How a missing text is called where it is a category of its own."""
@@ -80,15 +83,15 @@ def open_rows(
     turned out to be written.  text: columns to take as they are written, so that '01234' stays that."""
     path = Path(path)
     ending = path.suffix.lower()
-    if ending not in (".csv", ".tsv", ".parquet"):
-        raise DataError(f"{who} is neither .csv nor .parquet: convert it to one of them")
+    if ending not in (".csv", ".tsv", *BINARY):
+        raise DataError(f"{who} is neither .csv nor .parquet nor .arrow: convert it to one of them")
     if not path.is_file():
         raise DataError(f"{who} is not in {str(path.parent)!r}: check the path")
     if path.stat().st_size == 0:
         raise DataError(f"{who} is empty: check how it was written")
     with readable(who):
-        if ending == ".parquet":
-            rows = _read_parquet(path)
+        if ending in BINARY:
+            rows = _read_binary(path)
         else:
             dialect = detected_dialect(path, dialect, who)
             rows = _read_csv(path, text, dialect, who)
@@ -242,12 +245,17 @@ def _trimmed(values: Any) -> Any:
     return pc.if_else(pc.is_in(values, gaps), pa.scalar(None, pa.string()), values)
 
 
-def _read_parquet(path: Path) -> Any:
+def _read_binary(path: Path) -> Any:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = pq.ParquetFile(path).read()
-    keep = [i for i, name in enumerate(rows.column_names) if not _INDEX.fullmatch(name)]
-    return rows.select(keep)
+    parquet = path.suffix.lower() == ".parquet"
+    rows = (
+        pq.ParquetFile(path).read()
+        if parquet
+        else pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    )
+    return rows.select(feature_names(rows.column_names))
 
 
 def check_names(names: Sequence[str], who: str) -> None:

@@ -90,15 +90,17 @@ def schema_of(statistics: SummaryStatistics, target: str, outside: str = "refuse
     {'age': (17.0, 90.0)}
     """
     return Schema(
-        target,
-        tuple(sorted(statistics.labels)),
-        {name: tuple(sorted(groups)) for name, groups in statistics.groups.items()},
-        statistics.ranges,
-        dict(statistics.categorical),
-        {},
-        outside,
-        statistics.dates,
-        statistics.missing,
+        target=target,
+        labels=tuple(sorted(statistics.labels)),
+        sensitive_features={
+            name: tuple(sorted(groups)) for name, groups in statistics.groups.items()
+        },
+        numeric=statistics.ranges,
+        categorical=dict(statistics.categorical),
+        bins={},
+        outside=outside,
+        dates=statistics.dates,
+        missing=statistics.missing,
     )
 
 

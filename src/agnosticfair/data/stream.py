@@ -17,8 +17,6 @@ from agnosticfair.data.table import Table
 BATCH = 1 << 14
 """Rows that are read and encoded at a time, unless a step says otherwise."""
 
-ENDINGS = (".parquet", ".arrow", ".feather")
-
 Item = TypeVar("Item")
 Message = TypeVar("Message", bound=Any)
 

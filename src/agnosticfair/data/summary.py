@@ -63,25 +63,25 @@ class SummaryStatistics:
     def __add__(self, other: SummaryStatistics) -> SummaryStatistics:
         _check_same_columns(self, other)
         return SummaryStatistics(
-            self.n + other.n,
-            _added(self.labels, other.labels),
-            {k: _added(self.groups[k], other.groups[k]) for k in sorted(self.groups)},
-            {
+            n=self.n + other.n,
+            labels=_added(self.labels, other.labels),
+            groups={k: _added(self.groups[k], other.groups[k]) for k in sorted(self.groups)},
+            numeric={
                 k: (min(low, other.numeric[k][0]), max(high, other.numeric[k][1]))
                 for k, (low, high) in sorted(self.numeric.items())
             },
-            {
+            categorical={
                 k: tuple(sorted({*self.categorical[k], *other.categorical[k]}))
                 for k in sorted(self.categorical)
             },
-            None if self.weight is other.weight is None else self.mass + other.mass,
-            {
+            weight=None if self.weight is other.weight is None else self.mass + other.mass,
+            other={
                 k: tuple(sorted({*self.other[k], *other.other[k]}))
                 for k in sorted({*self.other} & {*other.other})
             },
-            tuple(sorted({*self.dates} & {*other.dates})),
-            {k: v for k, v in self.bins.items() if other.bins.get(k) == v},
-            tuple(sorted({*self.missing} | {*other.missing})),
+            dates=tuple(sorted({*self.dates} & {*other.dates})),
+            bins={k: v for k, v in self.bins.items() if other.bins.get(k) == v},
+            missing=tuple(sorted({*self.missing} | {*other.missing})),
         )
 
     @property
@@ -132,27 +132,27 @@ def summary_statistics(table: Table, who: str) -> SummaryStatistics:
     for name, column in table.categorical.items():
         _counts(column, f"column {name!r}", who)
     return SummaryStatistics(
-        len(table),
-        _counts(table.target, "the label", who),
-        {
+        n=len(table),
+        labels=_counts(table.target, "the label", who),
+        groups={
             k: _counts(table.sensitive_features[k], f"sensitive feature {k!r}", who)
             for k in sorted(table.sensitive_features)
         },
-        {
+        numeric={
             k: (  # -0.0 is 0.0; fmin and fmax pass over missing numbers
                 float(np.fmin.reduce(v, initial=wire.LARGEST)) + 0.0,
                 float(np.fmax.reduce(v, initial=-wire.LARGEST)) + 0.0,
             )
             for k, v in numeric
         },
-        {k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
-        None if table.weights is None else _on_grid(float(table.weights.sum())),
-        {
+        categorical={k: tuple(sorted(c.categories)) for k, c in sorted(table.categorical.items())},
+        weight=None if table.weights is None else _on_grid(float(table.weights.sum())),
+        other={
             k: tuple(sorted(c.categories))
             for k, c in sorted(table.other.items())
             if len(c.categories) <= MAX_VALUES
         },
-        table.dates,
+        dates=table.dates,
         missing=tuple(k for k, v in numeric if np.isnan(v).any()),
     )
 

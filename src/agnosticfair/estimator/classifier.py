@@ -19,7 +19,7 @@ from agnosticfair.auditing.fits import certified_set, compared, kernels_on
 from agnosticfair.auditing.inputs import as_frame, codes
 from agnosticfair.auditing.limit import UNWEIGHTED, fit_within
 from agnosticfair.data.axes import SITE
-from agnosticfair.data.encoding import FEATURE_BITS
+from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.estimator import frames
@@ -28,7 +28,7 @@ from agnosticfair.federation import Fit, fit
 from agnosticfair.learners import local
 from agnosticfair.learners.rule import Rule
 from agnosticfair.mathematics.basis import checked, comes_with_rows
-from agnosticfair.mathematics.linear import on_grid, sigmoid
+from agnosticfair.mathematics.linear import sigmoid, units
 from agnosticfair.methods import DEFAULT, Method, Network, needs_groups
 
 try:
@@ -87,7 +87,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         What can be weighed up: 'gaussian', 'by_client', 'constant', a ``Basis``, or a function from X, as it is given
         to ``fit``, to K, (n, M), not negative (``gaussian_at`` makes one).
     handle_unknown : str
-        Of a text that the fit has not seen: 'error', or 'ignore', which is none of its column's categories.
+        Of a text that the fit has not seen: 'error', or 'ignore', which takes it for its column's commonest.
     scale : bool
         Columns are scaled to [0, 1] by their range for the fit and the kernels, as the command line does;
         ``coef_`` is in the units of X all the same.
@@ -228,7 +228,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         AgnosticFairClassifier
         """
         X = as_frame(X)
-        tables, method, how, units = self._problem(X, y, sensitive_features, clients, sample_weight)
+        tables, method, how = self._problem(X, y, sensitive_features, clients, sample_weight)
         if self.limit is None:
             fitted = fit(tables, method, **how)
         else:
@@ -236,7 +236,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             fitted, self.certified_limit_ = fit_within(
                 tables, method, limit=self.limit, **limits, **how
             )
-        self._take(fitted, *units)
+        self._take(fitted)
         if not fitted.converged:
             warn(f"{UNCONVERGED} ({fitted.rounds} so far)", ConvergenceWarning, stacklevel=2)
         elif fitted.collapsed is not None:
@@ -253,8 +253,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
 
     def _problem(
         self, X: Any, y: Any, sensitive_features: Any, clients: Any, sample_weight: Any
-    ) -> tuple[dict[str, Table], Method, dict[str, Any], tuple[np.ndarray, np.ndarray]]:
-        """What the arrays make: tables by client, the method, how to run it, and the columns' units."""
+    ) -> tuple[dict[str, Table], Method, dict[str, Any]]:
+        """What the arrays make: tables by client, as files of these rows would; the method, and how to run it."""
         frame = X
         X, y = self._numbers(X, y=y)
         K = checked(self.basis, frame, len(X)) if callable(self.basis) else None
@@ -276,40 +276,40 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if needs_groups(method) and not sensitive:
             method = parameters.unprotected(self, method)
             warn(UNPROTECTED, UserWarning, stacklevel=3)
-        frames.check_subgroup_columns(method, self._layout, self._feature_names(), [*sensitive])
+        frames.check_subgroup_columns(method, self._columns(), [*sensitive])
         self._group_names = tuple(sensitive)
         several = clients is not None
         owners, keys = codes(clients, "clients", len(X)) if several else (None, (frames.ALL,))
-        low, span = frames.ranges(X, weights, self.scale)
         how = {
             "sensitive_features": tuple(sensitive) or None,
             "positive": "1",
             "seed": parameters.seed_of(self.random_state),
             "on_round": parameters.print_round if self.verbose else None,
-            "scale": False,
+            "scale": self.scale,
         }
-        if method.rule is not None:  # as a file of these rows: a rule has no weight per column
-            read = (self._feature_names(), sensitive, self._group_names, codes_y, weights)
-            table = frames.table_as_read(self._layout, frame, X, *read)
-            how["scale"] = self.scale
-            return frames.dealt(table, owners, keys, repeats), method, how, (low, span)
-        X = (X - low) / span
-        X = on_grid(X, FEATURE_BITS) if self.scale else X
-        table = frames.table_of_rows(X, codes_y, sensitive, weights, K)
-        return frames.dealt(table, owners, keys, repeats), method, how, (low, span)
+        groups = (sensitive, self._group_names, self.handle_unknown)
+        table = frames.table_as_read(self._columns(), frame, X, *groups, codes_y, weights, K)
+        return frames.dealt(table, owners, keys, repeats), method, how
 
-    def _feature_names(self) -> list[str]:
-        """Of the numbers that are fitted on, as X has them."""
-        layout: Layout | None = self._layout
-        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        return [n if isinstance(n, str) else f"x{n}" for n in (layout.names if layout else names)]
+    def _columns(self) -> Layout:
+        """The columns that are fitted on; those of numbers alone need no layout of their own."""
+        names = getattr(self, "feature_names_in_", None)
+        numbers = [f"x{j}" for j in range(self.n_features_in_)] if names is None else [*names]
+        return self._layout or Layout(tuple(numbers), {})
 
-    def _take(self, fitted: Fit, low: np.ndarray, span: np.ndarray) -> None:
+    def _take(self, fitted: Fit) -> None:
         """Keep what a fit found, its weights in the units of X."""
-        self.fit_, self._units, self._network = fitted, (low, span), self.network
-        if fitted.model.network is None and fitted.model.rule is None:
-            coef = fitted.model.w[:-1] / span
-            self.coef_, self.intercept_ = coef[None], np.array([fitted.model.w[-1] - coef @ low])
+        self.fit_, self._network, model = fitted, self.network, fitted.model
+        if model.network is None and model.rule is None:
+            encoding, w = model.encoding, model.w[:-1].copy()
+            ends = np.array([(low, high) for _, low, high in encoding.numeric]).reshape(-1, 2)
+            low, span = units(ends[:, 0], ends[:, 1], encoding.scale)
+            counts = (ends[:, 1] > ends[:, 0]) | (not encoding.scale)  # a constant is encoded as 0
+            w[: len(low)] = np.where(counts, w[: len(low)] / span, 0.0)
+            self.intercept_ = np.array([model.w[-1] - w[: len(low)] @ low])
+            place = {name: j for j, name in enumerate(encoding.names)}
+            names = self._columns().names(self._group_names)
+            self.coef_ = w[None, [place[name] for name in names]]
         self.alpha_, self.history_ = fitted.alpha, fitted.history
         self.converged_, self.n_iter_ = fitted.converged, fitted.rounds
         self.under_floor_ = fitted.under_floor
@@ -327,18 +327,16 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         (n,) array
         """
         check_is_fitted(self)
-        if self.fit_.model.rule is not None:
-            return self.fit_.model.decision(self._ruled(X))
-        X, model = self._numbers(X), self.fit_.model
-        if model.network is None:
-            return X @ self.coef_[0] + self.intercept_[0]
+        model, table = self.fit_.model, self._table(X)
+        if model.network is None or not callable(self._network):
+            return model.decision(table)
         from agnosticfair.networks import decide
 
         # a process to which this estimator was sent knows the function by a name of its own
-        network = parameters.network_of(self._network) if callable(self._network) else None
-        name = network.name if isinstance(network, Network) else model.network["name"]
-        low, span = self._units
-        return decide(name, model.network["hidden"], model.w, (X - low) / span)
+        network = parameters.network_of(self._network)
+        assert isinstance(network, Network)
+        rows = encode(model.encoding, table)
+        return decide(network.name, model.network["hidden"], model.w, rows)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of every row.
@@ -368,7 +366,7 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         model = self.fit_.model
         ruled = model.rule is not None
-        p = model.probabilities(self._ruled(X)) if ruled else sigmoid(self.decision_function(X))
+        p = model.probabilities(self._table(X)) if ruled else sigmoid(self.decision_function(X))
         return np.column_stack([1.0 - p, p])
 
     def audit(
@@ -402,18 +400,19 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             One per sensitive feature where there are several.
         """
         check_is_fitted(self)
-        rows = self._numbers(X)
-        columns = feature_columns(self._groups(X, sensitive_features), len(rows))
+        X = as_frame(X)
+        columns = feature_columns(self._groups(X, sensitive_features), len(X))
         if not columns:
             raise DataError("sensitive_features is missing: give one value per row")
         fairness = self.fit_.method.fairness
-        low, span = self._units
-        x = (rows - low) / span
+        table = replace(self._table(X, columns), target=None)
+        rows = np.empty((len(table), 0))
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, rows)
-        table = replace(self._ruled(X, columns), target=None, weights=weights)
+        table = replace(table, weights=weights)
         over = certified_set(self.fit_, without=SITE)
         if fairness is not None and fairness.basis.kind != "subgroups":
             over = {k: v for k, v in over.items() if k not in ("basis", "bound", "centres")}
+            x = encode(self.fit_.model.encoding, table)
             K = checked(self.basis, X, len(x)) if comes_with_rows(fairness.basis) else None
             over |= kernels_on(fairness, x, self.fit_.centres, K, weights)
         certificates = {
@@ -428,16 +427,15 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         }
         return certificates if len(certificates) > 1 else next(iter(certificates.values()))
 
-    def _ruled(self, X: Any, groups: Mapping[str, Column] | None = None) -> Table:
-        """Rows to be decided by a rule, with their groups, if they are given or it looks at them."""
-        X = as_frame(X)
-        rows, model, layout = self._numbers(X), self.fit_.model, self._layout
+    def _table(self, X: Any, groups: Mapping[str, Column] | None = None) -> Table:
+        """Rows to be decided, with their groups, if they are given or the model looks at them."""
+        X, model = as_frame(X), self.fit_.model
+        rows = self._numbers(X)
         if groups is None:
             reads = bool({*model.sensitive_features} & {*model.further_columns})
             groups = feature_columns(self._groups(X, None), len(rows)) if reads else {}
-        return frames.table_as_read(
-            layout, X, rows, self._feature_names(), groups, self._group_names
-        )
+        how = (self._columns(), X, rows, groups, self._group_names, self.handle_unknown)
+        return frames.table_as_read(*how)
 
     @property
     def trained_subgroups_(self) -> tuple[tuple[str, float], ...]:
@@ -498,8 +496,8 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         if self._layout is not None:
             y = fitting.get("y")
             validate_data(self, X, reset=bool(fitting), skip_check_array=True)
-            options = frames.numbers_of(self._layout, X, self.handle_unknown)
-            rows = check_array(options, **numbers)
+            numbers["ensure_min_features"] = 0  # all may be texts
+            rows = check_array(frames.numbers_of(self._layout, X), **numbers)
             return rows if not fitting else check_X_y(rows, y, **numbers)
         try:
             return validate_data(self, X, reset=bool(fitting), **numbers, **fitting)

@@ -22,7 +22,6 @@ from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import DATED, Column, Table
 from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics import scoring
-from agnosticfair.mathematics.linear import units
 from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.methods import Method
 from agnosticfair.settings import names_of, require_name
@@ -54,15 +53,21 @@ class Layout:
     commonest: Mapping[Any, str] = field(default_factory=dict)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the numbers that are fitted on."""
-        names_by_column = [
-            [f"{name}={value}" for value in self.categories[name]]
-            if name in self.categories
-            else [str(name)]
+    def numbers(self) -> tuple[Any, ...]:
+        """The features that are numbers."""
+        return tuple(name for name in self.features if name not in self.categories)
+
+    def names(self, groups: Sequence[str]) -> list[str]:
+        """What ``coef_`` is of, in order: columns of numbers, and one for each category."""
+        return [
+            f"{self.name_of(name, groups)}{end}"
             for name in self.features
+            for end in [f"={value}" for value in self.categories.get(name, ())] or [""]
         ]
-        return tuple(name for names in names_by_column for name in names)
+
+    def name_of(self, name: Any, groups: Sequence[str]) -> str:
+        """What a feature is called in a table: not as a sensitive feature is."""
+        return f"{name} (feature)" if str(name) in groups else str(name)
 
 
 def layout_of(
@@ -130,15 +135,13 @@ def _without_keys(
     return features, {name: texts[name] for name in features}
 
 
-def numbers_of(layout: Layout, X: Any, unknown: str = "error") -> np.ndarray:
-    """The frame as numbers, (n, d): its own, dates in days, and one column for each category.  unknown: 'error', or
-    'ignore' a text that was not seen."""
-    require_name("handle_unknown", unknown, UNKNOWN)
+def numbers_of(layout: Layout, X: Any) -> np.ndarray:
+    """The columns of numbers of a frame, (n, k), dates in days."""
     check_columns(layout, X)
-    columns = [_numbers(layout, X, name, unknown) for name in layout.features]
-    if not columns:
+    if not layout.features:
         raise DataError("X has no feature beside its sensitive columns: keep at least one")
-    return np.column_stack(columns)
+    columns = [_numbers(X, name) for name in layout.numbers]
+    return np.column_stack(columns) if columns else np.empty((len(X), 0))
 
 
 def groups_of(layout: Layout, X: Any) -> dict[str, Any]:
@@ -182,18 +185,8 @@ def _texts(values: np.ndarray) -> list[str] | None:
     return [MISSING if text == "nan" else text.strip() for text in texts]
 
 
-def _numbers(layout: Layout, X: Any, name: Any, unknown: str) -> np.ndarray:
+def _numbers(X: Any, name: Any) -> np.ndarray:
     values = _values(X, name)
-    if name in layout.categories:
-        known = layout.categories[name]
-        texts = _as_texts(values)
-        strange = sorted({*texts} - {*known})
-        if strange and unknown == "error":
-            raise DataError(
-                f"column {name!r} of X has the value {shown(strange)}, unseen in the fit: map it to a "
-                f"known one ({shown(known)}), or take handle_unknown='ignore'"
-            )
-        return (np.asarray(texts)[:, None] == np.asarray(known)).astype(float)
     if values.dtype.kind == "M":
         return days(values)
     try:
@@ -266,27 +259,6 @@ def labels_of(y: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, Co
     return classes, Column(place.astype(np.int32), ("0", "1"))
 
 
-def ranges(X: np.ndarray, weights: np.ndarray | None, scale: bool) -> tuple[np.ndarray, np.ndarray]:
-    """low and span of the columns over the rows that count; a constant column has span 1."""
-    rows = X if weights is None or (weights > 0).all() else X[weights > 0]
-    return units(rows.min(axis=0), rows.max(axis=0), scale)
-
-
-def table_of_rows(
-    X: np.ndarray,
-    y: Column,
-    sensitive_features: Mapping[str, Column],
-    weights: np.ndarray | None,
-    K: np.ndarray | None,
-    others: Mapping[str, Column] | None = None,
-) -> Table:
-    """A table whose columns are named so that their order is that of X."""
-    digits = len(str(X.shape[1]))
-    numeric = {f"x{j:0{digits}d}": X[:, j] for j in range(X.shape[1])}
-    counted = around_one(weights)
-    return Table(numeric, {}, y, sensitive_features, weights=counted, kernels=K, other=others or {})
-
-
 def around_one(weights: np.ndarray | None) -> np.ndarray | None:
     """Weights that suit the grid that sums are made on: only their ratios count."""
     if weights is None:
@@ -295,62 +267,59 @@ def around_one(weights: np.ndarray | None) -> np.ndarray | None:
 
 
 def table_as_read(
-    layout: Layout | None,
+    layout: Layout,
     X: Any,
     x: np.ndarray,
-    names: Sequence[str],
     sensitive: Mapping[str, Column],
     groups: Sequence[str],
+    unknown: str = "error",
     y: Column | None = None,
     weights: np.ndarray | None = None,
+    K: np.ndarray | None = None,
 ) -> Table:
     """The table that a file with these rows would be: columns by their own names and in their own units, texts as
-    categories; one that the fit has not seen is the commonest.
+    categories.
 
-    x: the numbers of the features.  names: of its columns.  groups: the names of sensitive features in the fit, which
-    no feature has.
+    x: the columns of numbers.  groups: the names of sensitive features in the fit, which no feature has.  unknown:
+    'error', or 'ignore': a text that the fit has not seen is the column's commonest.
     """
-    columns_layout = layout or Layout((), {})
-    check_columns(columns_layout, X, columns_layout.subgroups) if columns_layout.subgroups else None
-    dummies = {
-        f"{k}={value}" for k, values in columns_layout.categories.items() for value in values
-    }
-    apart = {str(name): f"{name} (feature)" for name in groups}
-    named = {
-        str(name): apart.get(str(name), str(name)) for name in (*names, *columns_layout.features)
-    }
-    numeric = {named[name]: x[:, j] for j, name in enumerate(names) if name not in dummies}
-    categorical = {
-        named[str(k)]: _known_texts(_values(X, k), known, columns_layout.commonest[k])
-        for k, known in columns_layout.categories.items()
-    }
-    columns = {str(k): Column.of(_as_texts(_values(X, k))) for k in columns_layout.subgroups}
-    how = {named[str(k)]: DATED for k in columns_layout.dates}
+    require_name("handle_unknown", unknown, UNKNOWN)
+    check_columns(layout, X, layout.subgroups) if layout.subgroups else None
+    named = {name: layout.name_of(name, groups) for name in layout.features}
+    numeric = {named[name]: x[:, j] for j, name in enumerate(layout.numbers)}
+    categorical = {named[k]: _known_texts(layout, X, k, unknown) for k in layout.categories}
+    columns = {str(k): Column.of(_as_texts(_values(X, k))) for k in layout.subgroups}
+    how = {named[k]: DATED for k in layout.dates}
     target = Column(np.zeros(len(x), np.int32), ("",)) if y is None else y
-    counted = around_one(weights)
-    return Table(numeric, categorical, target, sensitive, columns, weights=counted, how=how)
+    return Table(
+        numeric, categorical, target, sensitive, columns, around_one(weights), kernels=K, how=how
+    )
 
 
 def _as_texts(values: np.ndarray) -> list[str]:
     return _texts(values) or [name_of(v) for v in values.tolist()]
 
 
-def _known_texts(values: np.ndarray, known: tuple[str, ...], commonest: str) -> Column:
-    """The texts as a column; those that are not known are the commonest."""
-    column = Column.of(_as_texts(values))
+def _known_texts(layout: Layout, X: Any, name: Any, unknown: str) -> Column:
+    """The texts of a column by the vocabulary of the fit."""
+    column, known = Column.of(_as_texts(_values(X, name))), layout.categories[name]
+    strange = sorted({*column.categories} - {*known})
+    if strange and unknown == "error":
+        raise DataError(
+            f"column {name!r} of X has the value {shown(strange)}, unseen in the fit: map it to a "
+            f"known one ({shown(known)}), or take handle_unknown='ignore'"
+        )
     place = column.aligned(known)
-    return Column(np.where(place < 0, known.index(commonest), place).astype(np.int32), known)
+    commonest = known.index(layout.commonest[name])
+    return Column(np.where(place < 0, commonest, place).astype(np.int32), known)
 
 
-def check_subgroup_columns(
-    method: Method, layout: Layout | None, features: Sequence[str], others: Sequence[str]
-) -> None:
+def check_subgroup_columns(method: Method, layout: Layout, others: Sequence[str]) -> None:
     """Raise where subgroups are named by a column that there is not.  others: the names of groups."""
     fairness = method.fairness
     if fairness is None or fairness.basis.kind != "subgroups":
         return
-    texts, names = (layout.categories, layout.subgroups) if layout else ({}, ())
-    known = [*features, *map(str, texts), *map(str, names), *others, SITE, FEATURES]
+    known = [*map(str, layout.features), *map(str, layout.subgroups), *others, SITE, FEATURES]
     for name in fairness.basis.columns or ():
         if name not in known:
             raise SettingsError(

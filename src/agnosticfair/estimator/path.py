@@ -62,13 +62,13 @@ def frontier(
     from sklearn.base import clone  # where it is missing, the classifier says so
 
     base = clone(AgnosticFairClassifier() if estimator is None else estimator)
-    tables, method, how, units = base._problem(X, y, sensitive_features, clients, sample_weight)
+    tables, method, how = base._problem(X, y, sensitive_features, clients, sample_weight)
 
     def picked(fitted: Fit) -> AgnosticFairClassifier:
         fairness = fitted.method.fairness
         one = clone(base).set_params(tau=None if fairness is None else fairness.tau)
         one._problem(X, y, sensitive_features, clients, sample_weight)  # notes features and classes
-        one._take(fitted, *units)
+        one._take(fitted)
         one._training = (X, y, one._groups(X, sensitive_features), sample_weight)
         return one
 

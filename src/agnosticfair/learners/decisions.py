@@ -14,24 +14,27 @@ import numpy as np
 from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import FEATURE_BITS, Encoding, encode
 from agnosticfair.data.table import Table
-from agnosticfair.learners.estimates import PROBABILITY_BITS, Estimates, joint, predict, strata
+from agnosticfair.learners.estimates import Estimates, joint, predict, strata
 from agnosticfair.mathematics.basis import Basis, design, is_apart, is_centred, kernel_width, width
 from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.scores import (
+    COEFFICIENT_BITS,
+    Dense,
+    Estimated,
+    Memberships,
+    Weights,
+    score,
+    utility,
+)
 from agnosticfair.mathematics.subgroups import (
     SITE,
     SubgroupSet,
     checked_subgroups,
     cross,
-    entries,
-    members,
     memberships,
     sizes_of,
     subgroup_name,
-    weighed_at,
 )
-
-COEFFICIENT_BITS = 28
-"""Coefficients are multiples of 2^-28: what a row's subgroups add up to does not hang on the order of addition."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +108,6 @@ def plain(estimates: Estimates, error_costs: tuple[float, float]) -> Decision:
     return Decision(error_costs, np.zeros((1, len(strata(estimates.heads)))))
 
 
-def utility(eta: np.ndarray, error_costs: tuple[float, float]) -> np.ndarray:
-    """c, what a positive decision is worth, on the grid of probabilities.
-
-    >>> utility(np.array([0.75, 0.25]), (1.0, 1.0))
-    array([ 0.5, -0.5])
-    """
-    false_positive, false_negative = error_costs
-    return on_grid(false_negative * eta - false_positive * (1.0 - eta), PROBABILITY_BITS)
-
-
 def scores(
     decision: Decision,
     estimates: Estimates,
@@ -167,23 +160,18 @@ def of_probabilities(
     decision: Decision, estimates: Estimates, P: np.ndarray, codes: np.ndarray
 ) -> np.ndarray:
     """The score of every row, (n,), from the probabilities of its heads, (H, n), and ``weighing``."""
-    scores_here = weighed_utility(decision, P, codes) - decision.shift
-    A = on_grid(np.array(decision.coefficients, float), COEFFICIENT_BITS)
-    if not A.any():
-        return scores_here
-    pi = joint(estimates.heads, P)
-    for share, a in zip(pi, A.T, strict=True):
-        scores_here -= share * _weighed(decision, codes, a)
-    return scores_here
+    rows = Estimated(utility(P[0], decision.error_costs), joint(estimates.heads, P))
+    b = weight_functions(decision, codes)
+    return score(rows, b, decision.coefficients, decision.shift, decision.weights)
 
 
-def weighed_utility(decision: Decision, P: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """What a positive decision is worth to every row, (n,), times how much its subgroups count."""
-    utilities = utility(P[0], decision.error_costs)
-    if decision.weights is None:
-        return utilities
-    W = on_grid(np.array(decision.weights, float), COEFFICIENT_BITS)
-    return utilities * _weighed(decision, codes, W)
+def weight_functions(decision: Decision, codes: np.ndarray) -> Weights:
+    """The decision's weight functions of rows, overall last, from their ``weighing``."""
+    if decision.subgroups is None:
+        return Dense(np.hstack([codes, np.ones((len(codes), 1))]))
+    axes, subgroups = decision.subgroups.agreed
+    crossed = cross(codes, sizes_of(axes))
+    return Memberships(np.ascontiguousarray(codes.T), crossed, subgroups, decision.subgroups.places)
 
 
 def explain(
@@ -211,7 +199,9 @@ def explain(
     if decision.kernels is not None and on:
         names = tuple(names_of(decision.kernels)[k] for k in on)
         added = -codes[:, on] * np.einsum("sn,ks->nk", pi, A[on])
-    worth = weighed_utility(decision, P, codes)
+    none = np.zeros_like(A)
+    rows = Estimated(utility(P[0], decision.error_costs), pi)
+    worth = score(rows, weight_functions(decision, codes), none, 0.0, decision.weights)
     return Explanation(worth, decision.shift, overall, added, names)
 
 
@@ -223,21 +213,6 @@ def further_columns(
     axes = () if decision.subgroups is None else decision.subgroups.agreed[0]
     aware = [name for head in estimates.heads for name in head.features if estimates.aware]
     return tuple(dict.fromkeys(n for n in (*aware, *(a.name for a in axes)) if n not in known))
-
-
-def _weighed(decision: Decision, codes: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """sum_k b_k(x) a_k of every row, (n,), overall last."""
-    weights = np.full(len(codes), a[-1])
-    if decision.kernels is not None:
-        return weights + np.einsum("ik,k->i", codes, a[:-1])
-    if decision.subgroups is None or not a[:-1].any():
-        return weights
-    at, (axes, subgroups) = decision.subgroups.places, decision.subgroups.agreed
-    crossed, shallow = cross(codes, sizes_of(axes)), a[:-1][at.shallow]
-    weights += weighed_at(crossed, entries(crossed, *at.at), shallow, len(codes))
-    for m in at.deep.tolist():
-        weights += a[m] * members(codes, subgroups[m])
-    return weights
 
 
 KERNEL_BITS = 14

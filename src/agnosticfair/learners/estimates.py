@@ -21,9 +21,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.learners import linear, trees
 from agnosticfair.learners.rule import NAMES
 from agnosticfair.mathematics.linear import on_grid
-
-PROBABILITY_BITS = 20
-"""Probabilities are multiples of 2^-20."""
+from agnosticfair.mathematics.scores import PROBABILITY_BITS
 
 
 @dataclass(frozen=True)

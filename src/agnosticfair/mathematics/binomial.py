@@ -254,6 +254,8 @@ that of the other group's rows to its own."""
 
 _STAKE, _LEAN = (grid.ravel() for grid in np.meshgrid(STAKES, LEANS))
 ON_ONE, ON_OTHER = _STAKE * np.sqrt(_LEAN), -_STAKE / np.sqrt(_LEAN)
+_ONE, _AT_ONE = np.unique(np.expm1(ON_ONE), return_inverse=True)  # few of the bets differ
+_OTHER, _AT_OTHER = np.unique(np.expm1(ON_OTHER), return_inverse=True)
 
 
 def difference_evidence(k: np.ndarray, n: np.ndarray, limit: np.ndarray) -> np.ndarray:
@@ -278,16 +280,15 @@ def difference_evidence(k: np.ndarray, n: np.ndarray, limit: np.ndarray) -> np.n
     """
     k, n, limit = np.asarray(k, float), np.asarray(n, float), np.asarray(limit, float)
     first, last = np.maximum(-limit, 0.0), np.minimum(1.0 - limit, 1.0)
+    won = ON_ONE * k[0][..., None] + ON_OTHER * k[1][..., None]
 
     def at(p: np.ndarray) -> np.ndarray:
         shifted, other = np.clip(p + limit, 0.0, 1.0)[..., None], p[..., None]
-        exponents = ON_ONE * k[0][..., None] - n[0][..., None] * np.log1p(
-            shifted * np.expm1(ON_ONE)
-        )
-        exponents += ON_OTHER * k[1][..., None]
-        exponents -= n[1][..., None] * np.log1p(other * np.expm1(ON_OTHER))
+        exponents = won - (n[0][..., None] * np.log1p(shifted * _ONE))[..., _AT_ONE]
+        exponents -= (n[1][..., None] * np.log1p(other * _OTHER))[..., _AT_OTHER]
         maximum = exponents.max(axis=-1, keepdims=True)
-        return maximum[..., 0] + np.log(np.exp(exponents - maximum).mean(axis=-1))
+        exponents -= maximum
+        return maximum[..., 0] + np.log(np.exp(exponents, out=exponents).mean(axis=-1))
 
     golden = (np.sqrt(5) - 1) / 2
     left, right = last - golden * (last - first), first + golden * (last - first)

@@ -34,20 +34,9 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Splits:
-    """The best split of each of Q nodes.
-
-    Parameters
-    ----------
-    column : (Q,) int
-        LEAF where no split is any good.
-    threshold, missing_right : (Q,) uint8
-    sets : (Q, 256) uint8
-        1 where a code goes left; of categorical columns.
-    gain : (Q,) array
-        What the split takes off the loss, times two; 0 for none.
-    left : (Q, 3) array
-        G, H and N of the rows that go left.
-    """
+    """The best split of each of Q nodes.  column: LEAF where no split is any good.  sets: (Q, 256), 1 where a code of a
+    categorical column goes left.  gain: what the split takes off the loss, times two.  left: (Q, 3), G, H and N of the
+    rows that go left."""
 
     column: np.ndarray
     threshold: np.ndarray
@@ -118,17 +107,8 @@ def _best(
         Q = len(hist)
         best, at, right = np.full(Q, -np.inf), np.zeros(Q, np.int64), np.zeros(Q, bool)
         limits = settings.l2 + _TINY, settings.min_rows, settings.min_hessian
-        scan(
-            hist,
-            bins.starts,
-            bins.numeric,
-            cuts,
-            *limits,
-            best,
-            at,
-            right,
-            sums := np.zeros((Q, 3)),
-        )
+        sums = np.zeros((Q, 3))
+        scan(hist, bins.starts, bins.numeric, cuts, *limits, best, at, right, sums)
     parent = _parent(whole, settings, monotone)
     none = ~(best > parent + _MINIMUM * np.abs(parent))
     column = np.where(none, LEAF, bins.column[at])
@@ -158,22 +138,18 @@ def scan_cuts(
         node_histogram = hist[q]
         G_q, H_q, N_q = 0.0, 0.0, 0.0
         for b in range(starts[1]):
-            G_q, H_q, N_q = (
-                G_q + node_histogram[b, 0],
-                H_q + node_histogram[b, 1],
-                N_q + node_histogram[b, 2],
-            )
+            G_q += node_histogram[b, 0]
+            H_q += node_histogram[b, 1]
+            N_q += node_histogram[b, 2]
         for skip in range(2):  # missing numbers to the left, then to the right
             for c in range(numeric if skip else len(starts) - 1):
                 if skip and node_histogram[starts[c], 2] == 0:
                     continue
                 g, h, n = 0.0, 0.0, 0.0
                 for b in range(starts[c] + skip, starts[c + 1]):
-                    g, h, n = (
-                        g + node_histogram[b, 0],
-                        h + node_histogram[b, 1],
-                        n + node_histogram[b, 2],
-                    )
+                    g += node_histogram[b, 0]
+                    h += node_histogram[b, 1]
+                    n += node_histogram[b, 2]
                     if min(n, N_q - n) < min_rows or min(h, H_q - h) < min_hessian:
                         continue
                     if c >= numeric and not cuts[q, b - starts[numeric]]:
@@ -349,10 +325,20 @@ def begin(bins: Bins, settings: Boosting, heads: int, folds: int) -> Growth:
     forests = tuple(empty(settings.depth) for _ in range(M))
     roots = np.stack([np.arange(M), np.zeros(M, int)], axis=1)
     return Growth(
-        bins, settings, heads, folds, forests, _fresh(settings, M),
-        np.zeros((M, nodes, 32), np.uint8), -1, roots, _no_parents(bins), np.zeros((0, 2, 2)),
-        ((),) * heads, np.zeros((M, len(bins.sizes))),
-    )  # fmt: skip
+        bins=bins,
+        settings=settings,
+        heads=heads,
+        folds=folds,
+        done=forests,
+        now=_fresh(settings, M),
+        sets=np.zeros((M, nodes, 32), np.uint8),
+        level=-1,
+        count=roots,
+        parents=_no_parents(bins),
+        bounds=np.zeros((0, 2, 2)),
+        loss=((),) * heads,
+        gain=np.zeros((M, len(bins.sizes))),
+    )
 
 
 def _fresh(settings: Boosting, models: int) -> tuple[Forest, ...]:
@@ -386,29 +372,21 @@ def advance(growth: Growth, hist: np.ndarray, loss: np.ndarray) -> Growth:
     if growth.level < 0:
         return _next_tree(_started(growth, totals(hist, growth.bins)))
     if growth.level == 0:
-        pairs = zip(growth.loss, loss.tolist(), strict=True)
-        active = {m % growth.heads for m in growth.count[:, 0].tolist()}
-        growth = replace(
-            growth, loss=tuple((*o, v) if h in active else o for h, (o, v) in enumerate(pairs))
+        heads = growth.count[:, 0] % growth.heads
+        measured = (
+            (*before, float(loss[h])) if h in heads else before
+            for h, before in enumerate(growth.loss)
         )
-        growth = _only_growing(
-            growth,
-            keep := np.array([growing(growth, m % growth.heads) for m in growth.count[:, 0]]),
-        )
+        growth = replace(growth, loss=tuple(measured))
+        keep = np.array([growing(growth, h) for h in heads])
+        growth = replace(growth, count=growth.count[keep])
         if not len(growth.count):
             return growth
-        hist, nodes, bounds = hist[keep], growth.count, _open_bounds(int(keep.sum()))
+        hist, nodes = hist[keep], growth.count
+        bounds = np.tile([-inf, inf], (len(nodes), 1))
     else:
         hist, nodes, bounds = _with_siblings(growth, hist)
     return _split(growth, nodes, hist, bounds)
-
-
-def _open_bounds(nodes: int) -> np.ndarray:
-    return np.tile([-inf, inf], (nodes, 1))
-
-
-def _only_growing(growth: Growth, keep: np.ndarray) -> Growth:
-    return replace(growth, count=growth.count[keep])
 
 
 def _started(growth: Growth, sums: np.ndarray) -> Growth:

@@ -236,17 +236,17 @@ def coordinates(sums: Mapping[str, np.ndarray], n: float, limits: RateLimits) ->
         worths = sums["worths"] / n / members
     free, fixed = np.zeros(len(members)), np.full(len(members), np.inf)
     return Coordinates(
-        k,
-        j,
-        other,
-        np.concatenate([limits.tau[k], free, [high]]),
-        np.concatenate([limits.tau[k], fixed, [-low]]),
-        np.concatenate([curvatures(minimum[on], limits.tau[k], limits), fixed, [np.inf]]),
-        mass / n,
-        np.zeros((0, *mass.shape)),
-        members,
-        worths,
-        limits.worst,
+        k=k,
+        j=j,
+        other=other,
+        up=np.concatenate([limits.tau[k], free, [high]]),
+        down=np.concatenate([limits.tau[k], fixed, [-low]]),
+        curvature=np.concatenate([curvatures(minimum[on], limits.tau[k], limits), fixed, [np.inf]]),
+        mass=mass / n,
+        mixed=np.zeros((0, *mass.shape)),
+        members=members,
+        worths=worths,
+        worst=limits.worst,
     )
 
 
@@ -294,17 +294,17 @@ def objective(at: Coordinates, n: float, x: np.ndarray, eps: float, sums: Mappin
     of_worst = np.zeros(0) if at.worst is None else -at.worst.share * losses
     gradient = np.concatenate([-r, of_worst, [-positive]])
     return At(
-        x,
-        eps,
-        value,
-        gradient,
-        r,
-        decided,
-        utility,
-        positive,
-        float(sums["right"][t]) / n,
-        smooth,
-        losses,
+        x=x,
+        eps=eps,
+        value=value,
+        gradient=gradient,
+        differences=r,
+        decided=decided,
+        utility=utility,
+        positive=positive,
+        right=float(sums["right"][t]) / n,
+        smooth=smooth,
+        losses=losses,
     )
 
 

@@ -48,6 +48,9 @@ MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
 message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
 BESIDE, a number and a share of the support."""
 
+GIVEN = 60
+"""Weights that an adversary of utility gives to in a step, and as many that she takes from."""
+
 MAX_LOOKS, CANDIDATES, MIN_PENALTY = 1, 12, 1e-3
 """Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
 and what exceeding a limit costs at least, beside its multiplier."""
@@ -254,16 +257,19 @@ def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
     no room for all that move, those that are farthest from their optimum."""
     reach = np.where(g < 0, at.up, at.down)
     near = np.abs(g) / np.maximum(np.abs(reach), 1e-12)
-    if at.worst is not None:
-        losses = g[at.rates : -1]
-        near[at.rates : -1] = losses / min(float(losses.min()), -1e-12)
     moving = (x != 0) | np.isfinite(at.curvature)
     near[moving] += 1e6
     left = residual(g, x, at.up, at.down, at.curvature)
     if (moving | (left > 0)).sum() > max_active(at.mass.size):
         near += 1e6 + 1e9 * np.minimum(left, 1.0)
-    if at.worst is not None:  # what an adversary takes from one weight she gives to another
-        near[at.rates : -1][x[at.rates : -1] > 0] = np.inf
+    if (
+        at.worst is not None
+    ):  # an adversary takes from weights that gain her little, and gives to the largest losses
+        gain, alpha = g[at.rates : -1], x[at.rates : -1]
+        weights = np.full(len(alpha), 0.0)
+        weights[np.argsort(alpha * (gain.min() - gain), kind="stable")[:GIVEN]] = np.inf
+        weights[np.argsort(gain, kind="stable")[:GIVEN]] = np.inf
+        near[at.rates : -1] = weights
     near[-1] = np.inf if np.isfinite(at.up[-1]) else 0.0
     support, (few, share) = int((near >= 1e6).sum()), BESIDE
     room = min(max_active(at.mass.size), support + few + int(share * support))
@@ -538,19 +544,19 @@ def optimum(state: State) -> Optimum:
     scales = np.abs(at.differences(learner_point.decided))[finite] / at.up[:R][finite]
     smoothed = hard if state.hard is None or state.here is None else state.here
     return Optimum(
-        hard.utility,
-        learner_point.utility,
-        constant(state),
-        bound,
-        max(hard.smooth + kinked(x, up, down, at.curvature) + spend - hard.utility, 0.0),
-        spend,
-        excess(state, hard),
-        excess(state, smoothed),
-        people(state, hard),
-        hard.positive,
-        unchanged,
-        float(scales.max(initial=0.0)) if finite.all() else inf,
-        float(np.abs(x[:R]) @ at.up[:R]),
+        utility=hard.utility,
+        learner_utility=learner_point.utility,
+        constant=constant(state),
+        bound=bound,
+        gap=max(hard.smooth + kinked(x, up, down, at.curvature) + spend - hard.utility, 0.0),
+        spend=spend,
+        excess=excess(state, hard),
+        smoothed_excess=excess(state, smoothed),
+        people=people(state, hard),
+        positive=hard.positive,
+        unchanged=unchanged,
+        max_scale=float(scales.max(initial=0.0)) if finite.all() else inf,
+        gradient=float(np.abs(x[:R]) @ at.up[:R]),
     )
 
 

@@ -193,13 +193,15 @@ def lasso_step(
     x0: np.ndarray,
     up: np.ndarray,
     down: np.ndarray,
+    first: np.ndarray | None = None,
     tolerance: float = 1e-7,
 ) -> np.ndarray:
     """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + sum up max(x, 0) + down max(-x, 0).
 
-    H: (a, a), positive definite.  A proximal step finds the support and its signs; the exact solution for these
-    follows, or the best point of the way to it at which a sign changes.  All in whole arrays.  What a
-    near-singular H leaves is settled sign by sign (``_by_signs``), which ends at the optimum.
+    H: (a, a), positive definite.  first: where it is looked for first, x0 unless given.  A proximal step finds the
+    support and its signs; the exact solution for these follows, or the best point of the way to it at which a sign
+    changes.  All in whole arrays.  What a near-singular H leaves is settled sign by sign (``_by_signs``), which ends
+    at the optimum.
 
     >>> lasso_step(np.eye(2), np.array([-2.0, 0.2]), np.zeros(2), np.full(2, 0.5), np.full(2, 0.5))
     array([1.5, 0. ])
@@ -208,7 +210,8 @@ def lasso_step(
         return x0.copy()
     majorant = np.abs(H).sum(axis=1)
     u, v = up / majorant, down / majorant
-    x, product = x0.copy(), np.zeros(len(g))
+    x = x0.copy() if first is None else first.copy()
+    product = H @ (x - x0)
     for _ in range(MAX_SWEEPS):
         q = g + product
         if residual(q, x, up, down).max() <= tolerance:
@@ -242,7 +245,7 @@ def _by_signs(
             worst = int(np.argmax(left))
             if left[worst] <= tolerance:
                 break
-            signs[worst] = -np.sign(q[worst])
+            signs[worst] = 1.0 if -q[worst] - up[worst] > q[worst] - down[worst] else -1.0
             continue
         block = H[np.ix_(on, on)]
         move = _shortest(block, -(q[on] + gradient))
@@ -297,8 +300,8 @@ def lasso_on_simplex(
     if not total:
         return lasso_step(H, g, x0, np.where(inside, np.inf, up), down)
 
-    def at(multiplier: float) -> tuple[float, np.ndarray]:
-        x = lasso_step(H, g, x0, up + multiplier * inside, down)
+    def at(multiplier: float, first: np.ndarray = x0) -> tuple[float, np.ndarray]:
+        x = lasso_step(H, g, x0, up + multiplier * inside, down, first)
         return float(x[inside].sum() - total), x
 
     centre = -float(np.median(g[inside]))
@@ -318,7 +321,7 @@ def lasso_on_simplex(
         # the sum is piecewise linear in the price: between a chord's zero and the middle
         share = min(max(above / (above - below), 0.05), 0.95)
         multiplier = low + share * (high - low)
-        more, x = at(multiplier)
+        more, x = at(multiplier, x_high if share > 0.5 else x_low)
         if more >= 0:
             low, above, x_low = multiplier, more, x
         else:

@@ -11,11 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from agnosticfair.mathematics.linear import on_grid, sigmoid
+from agnosticfair.mathematics.subgroups import (
+    Crossed,
+    Entries,
+    Places,
+    Subgroup,
+    entries,
+    members,
+    sums_at,
+    weighed_at,
+)
 
 COEFFICIENT_BITS = 28
 """Coefficients are multiples of 2^-28: what a row's subgroups add up to does not hang on the order of addition."""
@@ -82,6 +93,72 @@ class Dense:
 
     def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return self.b[rows][:, which].T
+
+
+@dataclass(frozen=True)
+class Memberships:
+    """Membership of subgroups, and overall, as weight functions (``scores.Weights``) that are never written out.
+
+    Parameters
+    ----------
+    codes : (axes, n) array
+        Every row's value on every axis.
+    crossed : Crossed
+        The same.
+    subgroups : list of Subgroup
+        The subgroups.
+    at : Places
+        Where they stand among all pairs of values.
+    """
+
+    codes: np.ndarray
+    crossed: Crossed
+    subgroups: list[Subgroup]
+    at: Places
+    xp: ClassVar[Any] = np
+
+    @property
+    def size(self) -> int:
+        return len(self.subgroups) + 1
+
+    @cached_property
+    def entries(self) -> tuple[Entries, ...]:
+        """The subgroups of one or two values, by blocks."""
+        return entries(self.crossed, *self.at.at)
+
+    @cached_property
+    def deep(self) -> Any:
+        """Which subgroups of three values the rows lie in, (subgroups, n), sparse; None where there are none."""
+        from scipy import sparse
+
+        if not len(self.at.deep):
+            return None
+        inside = [members(self.codes.T, self.subgroups[m]) for m in self.at.deep.tolist()]
+        return sparse.csr_matrix(np.array(inside, float))
+
+    def weigh(self, a: np.ndarray) -> np.ndarray:
+        shallow = a[self.at.shallow]
+        weights = weighed_at(self.crossed, self.entries, shallow, self.codes.shape[1]) + a[-1]
+        return weights if self.deep is None else weights + a[self.at.deep] @ self.deep
+
+    def add(self, V: np.ndarray) -> np.ndarray:
+        forest = np.empty((len(V), self.size))
+        shallow = self.at.shallow
+        forest[:, shallow] = sums_at(self.crossed, self.entries, V, len(shallow))
+        if self.deep is not None:
+            forest[:, self.at.deep] = (self.deep @ V.T).T
+        forest[:, -1] = V.sum(axis=1)
+        return forest
+
+    def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        codes, masks = self.codes[:, rows], dict[tuple[int, int], np.ndarray]()
+        inside = np.ones((len(which), len(rows)), bool)
+        for row, k in enumerate(which.tolist()):
+            for value in () if k == len(self.subgroups) else self.subgroups[k]:
+                if value not in masks:
+                    masks[value] = codes[value[0]] == value[1]
+                inside[row] &= masks[value]
+        return inside
 
 
 @dataclass(frozen=True)
@@ -214,7 +291,8 @@ def _directed(
 ) -> Iterator[tuple[Any, Any]]:
     """Chunks of the chosen rows, and their v, (a, rows), on the grid."""
     xp, P = b.xp, len(rows.pi)
-    j, other = np.where(at.j < 0, P + 1 - at.j, at.j), np.where(at.other < 0, P, at.other)
+    k, j, other = (v.astype(int) for v in (at.k, at.j, at.other))  # a message has floats
+    j, other = np.where(j < 0, P + 1 - j, j), np.where(other < 0, P, other)
     first, second = (xp.asarray(v[:, None]) for v in (at.first, at.second))
     mixed = [_mixed(rows, b, C) for C in at.mixed]
     for start in range(0, len(chosen), chunk):
@@ -226,7 +304,7 @@ def _directed(
         taken = stacked[other]
         taken *= second
         v -= taken
-        v *= b.columns(at.k, columns)
+        v *= b.columns(k, columns)
         if mixed:
             v = xp.concatenate([v, *(m[None, columns] for m in mixed)])
         yield columns, on_grid(v, bits)

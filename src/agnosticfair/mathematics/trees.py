@@ -174,9 +174,9 @@ def unpack(content: np.ndarray, bins: Bins) -> list[Forest]:
     return [*_unpacked(content.tobytes(), bins)]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _unpacked(data: bytes, bins: Bins) -> tuple[Forest, ...]:
-    """Most requests name the same finished trees as the last one."""
+    """Of the last two contents: most requests name the same finished trees as the one before."""
     at, forests = 0, []
     while at < len(data):
         if len(data) - at < 20:

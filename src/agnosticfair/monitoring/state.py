@@ -69,17 +69,17 @@ class MonitorState:
         names = sorted({*self.strange, *other.strange})
         strange = {k: {*self.strange.get(k, ()), *other.strange.get(k, ())} for k in names}
         return MonitorState(
-            self.baseline,
-            self.counts + other.counts,
-            self.values + other.values,
-            self.rows + other.rows,
-            self.undecided + other.undecided,
-            latest({**self.batches, **other.batches}),
-            {k: tuple(sorted(v)[:MAX_STRANGE]) for k, v in strange.items()},
-            {},  # first rows of one site are not those of all
-            (),
-            max(self.last, other.last),
-            (*self.sketches, *other.sketches)[-MAX_SKETCHES:],
+            baseline=self.baseline,
+            counts=self.counts + other.counts,
+            values=self.values + other.values,
+            rows=self.rows + other.rows,
+            undecided=self.undecided + other.undecided,
+            batches=latest({**self.batches, **other.batches}),
+            strange={k: tuple(sorted(v)[:MAX_STRANGE]) for k, v in strange.items()},
+            since={},  # first rows of one site are not those of all
+            timeline=(),
+            last=max(self.last, other.last),
+            sketches=(*self.sketches, *other.sketches)[-MAX_SKETCHES:],
         )
 
     def thinned(self) -> MonitorState:

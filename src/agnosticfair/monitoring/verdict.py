@@ -221,21 +221,21 @@ def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:
     grouped = int(state.counts[0, :-1].sum())
     advice = _advice(where, changed, decisions, subgroups, grouped, state)
     return Verdict(
-        state.rows,
-        state.undecided,
-        grouped,
-        where,
-        place.distance,
-        place.nearest,
-        changed,
-        place.because,
-        decisions,
-        max(baseline.limits),
-        overall,
-        subgroups,
-        state.strange,
-        advice,
-        dict(state.since),
+        rows=state.rows,
+        undecided=state.undecided,
+        grouped=grouped,
+        where=where,
+        distance=place.distance,
+        nearest=place.nearest,
+        changed=changed,
+        because=place.because,
+        decisions=decisions,
+        limit=max(baseline.limits),
+        overall=overall,
+        subgroups=subgroups,
+        strange=state.strange,
+        advice=advice,
+        since=dict(state.since),
     )
 
 
@@ -258,16 +258,16 @@ def _subgroups(
         now = float(differences.measured[k])
         subgroups_now.append(
             SubgroupNow(
-                name,
-                int(grouped[k]),
-                float(rows[k]) / max(float(rows[0]), 1.0),
-                baseline.subgroup_rows[k] / baseline.n,
-                now if isfinite(now) else None,
-                float(differences.low[k]),
-                float(differences.high[k]),
-                float(limits[k]),
-                _against(limits[k], differences.low[k], differences.high[k]),
-                _rates(baseline, differences, k),
+                name=name,
+                rows=int(grouped[k]),
+                share=float(rows[k]) / max(float(rows[0]), 1.0),
+                share_before=baseline.subgroup_rows[k] / baseline.n,
+                difference=now if isfinite(now) else None,
+                low=float(differences.low[k]),
+                high=float(differences.high[k]),
+                limit=float(limits[k]),
+                verdict=_against(limits[k], differences.low[k], differences.high[k]),
+                rates=_rates(baseline, differences, k),
             )
         )
     return subgroups_now[0], tuple(

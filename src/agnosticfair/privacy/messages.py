@@ -32,8 +32,11 @@ BLOCKS = ("psi_", "J_", "gram", "counts")
 AFTER = ("decisions", "subgroup_decisions", "histograms")
 """Fields that have an entry for every kernel; and the steps of which no method has kernels of each site's own."""
 
-OUTLINED, SIGNED = ("n", "weight"), ("site", "session", "signature")
-"""What an outline does not count; and what is no secret of a signed key."""
+OUTLINED = ("n", "weight")
+"""What an outline does not count."""
+
+SIGNED = ("site", "session", "signature")
+"""What is no secret of a signed key."""
 
 OF_KEYS = {
     "public": "nothing: a key for this session",

@@ -61,12 +61,25 @@ from agnosticfair.server.plan import Plan, heads_of
 from agnosticfair.server.program import OVERALL
 
 ROUNDS = 8
-SLACK, MIN_HESSIAN, MIN_TEMPERATURE = 0.3, 0.02, 0.1
+"""More rounds share the same noise: each then tells less."""
+
+SLACK = 0.3
+"""By how much the curvature of the loss is taken for larger than it is, so that noise in it overshoots no step."""
+
+MIN_HESSIAN = 0.02
+"""The least mean curvature, of 1/4 at most: a smaller one is noise."""
+
+MIN_TEMPERATURE = 0.1
+"""The least width of the sigmoid that decisions are smoothed by: at w = 0 scores do not vary."""
+
 FAR = 20.0
 """By how many deviations of noise a group's rows must exceed it."""
 
-FIRST_STEP, LATER_STEP = 2.0, 1.0
-"""How far the scores may move in a round, as a root mean square: the first step begins at zero."""
+FIRST_STEP = 2.0
+"""How far the scores may move in the first round, which begins at zero, as a root mean square."""
+
+LATER_STEP = 1.0
+"""The same in later rounds."""
 
 
 BUDGET_SHARES = {
@@ -299,13 +312,20 @@ def bounded(
 PATH = (0.3, 0.2, 0.1, 0.05, 0.05, 0.03)
 """Smoothing of decisions from round to round; the last one stays."""
 
-MAX_MULTIPLIERS, JOINING, AVERAGED = 6, 2, 3
-"""Multipliers whose Hessian a round asks for, at most; how many may join in a round; and how many of the last rounds'
-multipliers are averaged."""
+MAX_MULTIPLIERS = 6
+"""Of which a round asks for the Hessian: its noise grows with their number."""
 
-DAMPING, HIDDEN = 0.02, 0.1
-"""Of the largest that the Hessian's diagonal can be; and the deviation of a difference's noise from which on it is left
-alone."""
+JOINING = 2
+"""Multipliers that may join in a round."""
+
+AVERAGED = 3
+"""Of the last rounds' multipliers, which noise moves to and fro."""
+
+DAMPING = 0.02
+"""A share of the largest that the Hessian's diagonal can be."""
+
+HIDDEN = 0.1
+"""The deviation of a difference's noise from which on it is left alone."""
 
 
 @dataclass(frozen=True)

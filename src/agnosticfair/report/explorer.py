@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from agnosticfair.data.axes import edges_of, histogram
+from agnosticfair.data.encoding import bin_codes, bin_names
 from agnosticfair.data.storage import SITE, Decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, SettingsError
@@ -47,20 +49,19 @@ def _width(column: np.ndarray | Column) -> int:
 
 
 def values(column: np.ndarray | Column) -> Column:
-    """A column in few values: numbers between their quartiles, rare categories together.
+    """A column in few values: numbers in bins, rare categories together.
 
     >>> values(np.arange(20.0, 60.0)).categories
-    ('under 29.75', '29.75 to under 39.5', '39.5 to under 49.25', '49.25 and over')
+    ('under 30', '30 to 40', '40 to 50', '50 or more')
     """
     if isinstance(column, np.ndarray):
-        there = np.unique(column)
-        if len(there) <= BINS:
+        missing = np.isnan(column)
+        there = np.unique(column[~missing])
+        if len(there) <= BINS and not missing.any():
             return Column(np.searchsorted(there, column), tuple(f"{v:g}" for v in there))
-        cuts = np.unique(np.quantile(column, np.arange(1, BINS) / BINS))
-        cuts = cuts[cuts > there[0]] if cuts[-1] > there[0] else there[1:2]
-        ends = [f"{a:g} to under {b:g}" for a, b in pairwise(cuts)]
-        names = (f"under {cuts[0]:g}", *ends, f"{cuts[-1]:g} and over")
-        return Column(np.searchsorted(cuts, column, side="right"), names)
+        low, high = (there[0], there[-1]) if len(there) else (0.0, 0.0)
+        edges = edges_of(histogram(column, low, high), low, high, BINS)
+        return Column(bin_codes(column, edges), bin_names(edges, missing=bool(missing.any())))
     counts = np.bincount(column.codes, minlength=len(column.categories))
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
     frequent = order if len(order) <= MAX_VALUES else order[: MAX_VALUES - 1]

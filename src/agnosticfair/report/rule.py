@@ -1,4 +1,4 @@
-"""What a card and a notebook show of a rule: sentences, tables and pictures of ``runs.ruled.about``."""
+"""What a card shows of a rule: sentences, tables and pictures of ``runs.ruled.about``."""
 
 from __future__ import annotations
 
@@ -143,27 +143,6 @@ def importance_lines(about: Json, positive: str) -> tuple[tuple[str, ...], ...]:
             for name, gain in [*gains["label"].items()][:DRAWN]
         ),
     )
-
-
-def in_words(about: Json | None, positive: str) -> dict[str, Any] | None:
-    """What a page shows of a rule: the numbers, and their sentences and tables."""
-    if about is None:
-        return None
-    heads = {head for curve in _curves(about).values() for head in curve["y"]}
-    return {
-        **about,
-        "heads": {head: head_words(head, positive) for head in sorted(heads)},
-        "learner_words": learner_words(about),
-        "acted_words": acted_words(about),
-        "acted_lines": acted_lines(about),
-        "calibrated_words": calibrated_words(about),
-        "calibrated_lines": calibrated_lines(about, positive),
-        "importance_lines": importance_lines(about, positive),
-    }
-
-
-def _curves(about: Json) -> Mapping[str, Json]:
-    return about.get("curves") or about.get("dependences") or {}
 
 
 def pictures(facts: Json, positive: str) -> list[tuple[str, str, Figure]]:

@@ -9,21 +9,22 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite, nan
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.auditing.certificate import FORMAT as CERTIFICATE
+from agnosticfair.auditing.certificate import plain
 from agnosticfair.data.storage import SITE, Decided, read_decided
+from agnosticfair.data.table import Column
 from agnosticfair.errors import AgnosticFairError, ModelError
 from agnosticfair.mathematics import metrics, scoring
 from agnosticfair.model import Model, load_model
 from agnosticfair.report import words
 from agnosticfair.report.certificate import certified, reached
 from agnosticfair.report.explorer import counts
-from agnosticfair.report.rule import in_words
 from agnosticfair.runs.provenance import HISTORY
 
 Json = dict[str, Any]
@@ -82,15 +83,13 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
         for e in content.get("training_rows") or ()
         if e["sensitive_feature"] == sensitive_feature_of(run)
     ]
-    measured = certificate if "accuracy" in certificate else scores[0] if scores else {}
-    gap = measured.get("difference", measured.get("risk_difference"))
-    numbers = {"accuracy": _finite(measured.get("accuracy")), "difference": _finite(gap)}
+    numbers = certificate if "accuracy" in certificate else scores[0] if scores else {}
+    numbers = {key: _finite(numbers.get(key)) for key in ("accuracy", "difference")}
     entry = _fit_entry(run, content["method"]["name"]) | numbers
     study = _study(run, f"{entry['name']} on {content['rows']:,} training rows", [entry], None, mix)
     study |= {"rows": content["rows"], "rows_are": "training rows"}
     study |= certified(certificate)
-    study["clients"] = _client_scores(scores, entry["name"])
-    study["facts"] = words.facts_of_scores(scores[0]) if scores else {}
+    study |= _by_client(scores, entry["name"])
     study["warnings"] = [
         "Measured on the rows it was trained on: expect less on others. Give test rows by --test.",
         *_doubts(run),
@@ -124,12 +123,11 @@ def _fit_entry(run: Run, name: str) -> Json:
     method = content["method"]
     fairness = method.get("fairness") or {}
     entry = {"name": name, "outcome": _ended(content), "note": method.get("summary")}
-    entry |= {"history": content["history"], "training_alpha": content["alpha"]}
     entry |= {
         "warnings": content.get("warnings", []),
         "tau": fairness.get("tau"),
         "scope": words.scope_of(fairness),
-        "rule": in_words(content.get("rule"), content["positive"]),
+        "rule": method.get("rule") is not None,
         "shadow_price": content.get("shadow_price"),
         **reached(certificate),
     }
@@ -160,8 +158,13 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     study = _study(run, title, [entry], rows, mix, content["metric"])
     study |= {"rows": content["n"], "rows_are": "audited rows"} | certified(content)
     if content.get("sums"):
-        facts, entry["warnings"], client = _of_counts(content, name)
-        study |= {"facts": facts, "clients": study["clients"] or [client]}
+        counts = np.array(content["sums"]["counts"][0], float)
+        score = measured(counts, content["groups"], content["metric"])
+        of_all = _by_client([{"client": "all rows", **score}], name, entry["accuracy"] is not None)
+        study |= of_all | {"clients": study["clients"] or of_all["clients"]}
+        if of_all["facts"]:
+            rates = (entry["accuracy"], score["majority_rate"], score["positive_rate"])
+            entry["warnings"] = words.poor(*rates)
     study["no_explorer"] = (
         "This audit left no rows beside its certificate, so there is nothing to reweight: run it again with "
         "'audit --keep-rows', which leaves rows.parquet, a file that holds the rows."
@@ -169,37 +172,6 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
     study["warnings"] += words.doubts_of_certificate(content)
     study["limit"] = content.get("limit") or (content.get("request") or {}).get("limit")
     return [study]
-
-
-def _of_counts(content: Mapping[str, Any], name: str) -> tuple[Json, list[str], Json]:
-    """What an audit's counts of all rows say: of the labels, warnings, and the rates of each group."""
-    counts = np.array(content["sums"]["counts"][0], float)  # (G, label, decision)
-    n, sizes, positive = counts.sum(), counts.sum(axis=(1, 2)), counts[:, :, 1].sum(axis=1)
-    labelled, right = content["accuracy"] is not None, _finite(content["accuracy"])
-    with np.errstate(invalid="ignore"):
-        rates, base = positive / sizes, counts[:, 1].sum(axis=1) / sizes
-        true = counts[:, 1, 1] / counts[:, 1].sum(axis=1) if labelled else np.full(len(sizes), nan)
-    groups = {
-        group: {"rows": int(rows), "rate": _finite(rate), "true_rate": _finite(of_positive)}
-        for group, rows, rate, of_positive in zip(
-            content["groups"], sizes, rates, true, strict=True
-        )
-    }
-    client = {"method": name, "client": "all rows", "rows": int(n), "accuracy": right}
-    client |= {"risk_difference": _finite(np.ptp(rates)), "groups": groups}
-    if not labelled:
-        return {}, [], client
-    mean = float(counts[:, 1].sum() / n)
-    facts = {
-        "base_rate": mean,
-        "majority_rate": max(mean, 1 - mean),
-        "label_difference": float(np.ptp(base)),
-    }
-    return (
-        facts,
-        words.poor(float(right or 0.0), facts["majority_rate"], float(positive.sum() / n)),
-        client,
-    )
 
 
 _KINDS = {
@@ -246,58 +218,76 @@ def _study(
         study |= {
             "rows": len(rows.y),
             "explorer": counts(rows, mix, metric),
-            "clients": _clients(rows),
-            "facts": words.facts_of_rows(rows),
+            **_by_client(_scores(rows, metric)),
         }
         study["warnings"] += words.doubts_of_rows(rows)
     return study
 
 
-def _clients(rows: Decided) -> list[Json]:
-    """What each method does at each site, and on all rows; per group its rows, positive and true-positive rate."""
-    sites = {"all rows": np.ones(len(rows.y), bool)}
-    site = rows.columns.get(SITE)
-    if site is not None and not isinstance(site, np.ndarray):
-        sites |= {name: site.codes == k for k, name in enumerate(site.categories)}
-    names = rows.s.categories
+def measured(counts: np.ndarray, groups: Sequence[str], metric: str) -> Json:
+    """The measures of decided rows; None where a lack of rows leaves a number without meaning.  counts: (G, 2, 2), how
+    many rows there are of each group, label and decision."""
+    s, y, y_hat = np.indices(counts.shape).reshape(3, -1)
+    rows = counts.ravel()
+    of = {"positive_rates": rows, "true_positive_rates": rows * (y == 1)}
+    of |= {"false_positive_rates": rows * (y == 0)}
+    rates = {k: scoring.positive_rates(y_hat, s, w, len(groups)).tolist() for k, w in of.items()}
+    values = {
+        "accuracy": scoring.accuracy(y, y_hat, rows),
+        "majority_rate": scoring.majority_rate(y, rows),
+        "base_rate": scoring.positive_rate(y, rows),
+        "positive_rate": scoring.positive_rate(y_hat, rows),
+        "balanced_accuracy": scoring.balanced_accuracy(y, y_hat, rows),
+        "risk_difference": scoring.risk_difference(y_hat, s, rows),
+        "label_risk_difference": scoring.risk_difference(y, s, rows),
+        "metric": metric,
+        "difference": scoring.gap(metric, y, y_hat, s, rows),
+        "group_rows": dict(zip(groups, counts.sum(axis=(1, 2)).tolist(), strict=True)),
+        **{name: dict(zip(groups, found, strict=True)) for name, found in rates.items()},
+    }
+    return {"rows": int(counts.sum()), **plain(values)}
+
+
+def _scores(rows: Decided, metric: str) -> list[Json]:
+    """``measured`` of each method at each site, and of all rows first."""
+    places = {"all rows": np.ones(len(rows.y), bool)}
+    site, names = rows.columns.get(SITE), rows.s.categories
+    if isinstance(site, Column):
+        places |= {name: site.codes == k for k, name in enumerate(site.categories)}
     entries = []
     for method, p in rows.decisions.items():
-        right = 1.0 - np.abs(rows.y - p)
-        for place, counts_here in sites.items():
-            w = counts_here.astype(float)
-            rates = scoring.positive_rates(p, rows.s.codes, w, len(names))
-            true = scoring.positive_rates(p, rows.s.codes, w * (rows.y == 1), len(names))
-            sizes = np.bincount(rows.s.codes, weights=w, minlength=len(names))
-            groups = zip(names, sizes, rates, true, strict=True)
-            entries.append(
-                {
-                    "method": method,
-                    "client": place,
-                    "rows": int(counts_here.sum()),
-                    "accuracy": _finite(scoring.positive_rate(right, w)),
-                    "risk_difference": _finite(scoring.risk_difference(p, rows.s.codes, w)),
-                    "groups": {
-                        g: {"rows": int(n), "rate": _finite(r), "true_rate": _finite(t)}
-                        for g, n, r, t in groups
-                    },
-                }
-            )
+        for place, here in places.items():
+            counts = np.zeros((len(names), 2, 2))
+            stratum = (rows.s.codes[here], rows.y[here].astype(int))
+            np.add.at(counts[..., 1], stratum, p[here])
+            np.add.at(counts[..., 0], stratum, 1.0 - p[here])
+            entries.append({"method": method, "client": place, **measured(counts, names, metric)})
     return entries
 
 
-def _client_scores(scores: Sequence[Mapping[str, Any]], method: str) -> list[Json]:
-    """The same from a fit's own scores of its training rows."""
-    return [
-        {k: score[k] for k in ("client", "rows", "accuracy", "risk_difference")}
+def _by_client(scores: Sequence[Mapping[str, Any]], name: str = "", labelled: bool = True) -> Json:
+    """What a page has of scores: by client and group, and what the labels themselves say."""
+    keys = ("client", "rows", "accuracy", "risk_difference", "positive_rate")
+    clients = [
+        {key: score[key] for key in keys}
         | {
-            "method": method,
+            "method": score.get("method", name),
             "groups": {
-                g: {"rate": r, "true_rate": score.get("true_positive_rates", {}).get(g)}
-                for g, r in score["positive_rates"].items()
+                g: {
+                    "rows": score.get("group_rows", {}).get(g),
+                    "rate": rate,
+                    "true_rate": score["true_positive_rates"].get(g) if labelled else None,
+                }
+                for g, rate in score["positive_rates"].items()
             },
         }
         for score in scores
     ]
+    if not labelled or not scores:
+        return {"clients": [{**c, "accuracy": None} for c in clients], "facts": {}}
+    facts = {"label_difference": scores[0]["label_risk_difference"]}
+    facts |= {key: scores[0][key] for key in ("base_rate", "majority_rate")}
+    return {"clients": clients, "facts": facts}
 
 
 def _finite(value: float | None) -> float | None:

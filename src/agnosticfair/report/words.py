@@ -345,22 +345,6 @@ def _corner_words(study: Json, found: Json) -> str:
 # --- what the rows themselves say ---
 
 
-def facts_of_rows(rows: Decided) -> dict[str, Any]:
-    """The labels' own rate, commonest answer and difference between groups."""
-    return {
-        "base_rate": float(np.mean(rows.y)),
-        "majority_rate": scoring.majority_rate(rows.y),
-        "label_difference": scoring.risk_difference(rows.y, rows.s.codes),
-    }
-
-
-def facts_of_scores(score: Json) -> dict[str, Any]:
-    """The same from what a fit keeps of its training rows."""
-    names = {"base_rate": "base_rate", "majority_rate": "majority_rate"}
-    names["label_difference"] = "label_risk_difference"
-    return {name: score[key] for name, key in names.items() if score.get(key) is not None}
-
-
 def of_decisions(rows: Decided, method: str) -> str:
     """A method's accuracy beside what it is to be read against, in a sentence.
 

@@ -13,10 +13,10 @@ import numpy as np
 from agnosticfair.data.axes import Binning
 from agnosticfair.data.encoding import Encoding
 from agnosticfair.errors import SettingsError
-from agnosticfair.learners.decisions import COEFFICIENT_BITS
-from agnosticfair.learners.estimates import LEARNERS, PROBABILITY_BITS, Head, learned
+from agnosticfair.learners.estimates import LEARNERS, Head, learned
 from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.linear import on_grid
+from agnosticfair.mathematics.scores import COEFFICIENT_BITS, PROBABILITY_BITS
 from agnosticfair.mathematics.subgroups import SITE, SubgroupSet
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, empty, ranks
 from agnosticfair.model import Model

@@ -9,10 +9,10 @@ import json
 import platform
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextvars import ContextVar
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agnosticfair.data.stream import Stream
@@ -43,8 +43,8 @@ def without_password(text: str) -> str:
     return re.sub(r"//[^/\s]*@", "//", text)
 
 
-def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:
-    """How a fit came about, as JSON.  tables: its rows, where they are here, by which a rule's trees are explained."""
+def history(fitted: Fit) -> dict[str, Any]:
+    """How a fit came about, as JSON."""
     from dataclasses import asdict
 
     from agnosticfair.auditing.certificate import plain
@@ -62,7 +62,7 @@ def history(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any]:
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
     shown["shadow_price"] = fitted.price_of_limit
     shown["warnings"] = [] if fitted.collapsed is None else [fitted.collapsed]
-    if (rule := of_rule(fitted, tables)) is not None:
+    if (rule := of_rule(fitted)) is not None:
         shown["rule"] = plain(rule)
     return {"format": HISTORY, **about, **content, **shown}
 
@@ -73,13 +73,7 @@ def run_files(
     """Model, history and certificate of a fit, as a deployed run leaves them."""
     about = {"certificate": certificate["sentence"], **about}
     files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
-    tables = [] if any(t.streamed for t in clients.values()) else [*clients.values()]
-    pages = (
-        history(fitted, cast("Sequence[Table]", tables))
-        | provenance(clients)
-        | about
-        | {"files": digests(files)}
-    )
+    pages = history(fitted) | provenance(clients) | about | {"files": digests(files)}
     return {**files, "history.json": as_json(pages)}
 
 

@@ -20,9 +20,17 @@ from agnosticfair.learners.importance import (
     permutation_importances,
 )
 
-MAX_COLUMNS_SHOWN, COLUMNS, ROWS, POINTS = 12, 6, 1000, 12
-"""Subgroups that are named; columns that are drawn; rows by which a column's importance and dependence are taken, and
-points of a dependence."""
+MAX_SUBGROUPS = 12
+"""Subgroups that are named."""
+
+COLUMNS = 6
+"""Columns that are drawn."""
+
+ROWS = 1000
+"""Rows by which a column's importance and dependence are taken: more change no picture."""
+
+POINTS = 12
+"""Of a dependence."""
 
 UNLIKELY = 4.0
 """Standard deviations that hardly any of some thousand differences reaches by chance."""
@@ -42,10 +50,10 @@ def about(fitted: Fit, tables: Sequence[Table] = ()) -> dict[str, Any] | None:
         "held_out": dict(fitted.held_out),
         "statements": [*fitted.statements],
         "proxy": proxy(model.estimates, model.sensitive_features),
-        "multipliers": [vars(entry) for entry in fitted.multipliers[:MAX_COLUMNS_SHOWN]],
+        "multipliers": [vars(entry) for entry in fitted.multipliers[:MAX_SUBGROUPS]],
         "limited": len(fitted.multipliers),
         "subgroups": 0 if model.rule.subgroups is None else len(model.rule.subgroups.values),
-        "calibration": [vars(entry) for entry in calibration[:MAX_COLUMNS_SHOWN]],
+        "calibration": [vars(entry) for entry in calibration[:MAX_SUBGROUPS]],
         "calibrated": [len(calibration), sum(abs(entry.z) > UNLIKELY for entry in calibration)],
         **_columns(fitted, tables),
     }

@@ -221,9 +221,7 @@ def judged(state: LimitedState, there: adversaries.Point) -> tuple[LimitedState,
         ratio = (before - after) / max(state.promised, 1e-12)
         accepted = ratio > 0.05 or state.promised < 1e-9
         if state.limited:
-            damping *= (
-                WORSE if not accepted else 3.0 if ratio < 0.3 else 1.0 if ratio < 0.7 else BETTER
-            )
+            damping *= _factor(accepted, ratio)
         else:  # a loss with an adversary of its own has kinks
             damping = 5.0 * damping if not accepted else max(FIRST_DAMPING, 0.2 * damping)
         refused = 0 if accepted else state.refused + 1
@@ -239,6 +237,15 @@ def judged(state: LimitedState, there: adversaries.Point) -> tuple[LimitedState,
     return replace(
         state, here=here, damping=damping, best=best, since=since, refused=refused
     ), accepted
+
+
+def _factor(accepted: bool, ratio: float) -> float:
+    """What the damping is multiplied with.  ratio: of the merit gained to what was promised."""
+    if not accepted:
+        return WORSE
+    if ratio < 0.3:
+        return 3.0
+    return 1.0 if ratio < 0.7 else BETTER
 
 
 def after_trials(state: LimitedState, reply: Reply) -> LimitedState:

@@ -253,10 +253,12 @@ def judged(state: Game, there: Point) -> tuple[Game, bool]:
     promised = before - state.step.merit
     ratio = (before - there.merit(state.nu, tau)) / max(promised, 1e-15)
     accepted = ratio > 0.05 or promised < 1e-13
-    factor = 6.0 if not accepted else 2.0 if ratio < 0.3 else 0.15 if ratio > 0.8 else 1.0
-    return replace(
-        state, here=there if accepted else here, damping=state.damping * factor
-    ), accepted
+    factor = 6.0
+    if accepted:
+        factor = 2.0 if ratio < 0.3 else 1.0
+        factor = 0.15 if ratio > 0.8 else factor
+    here = there if accepted else here
+    return replace(state, here=here, damping=state.damping * factor), accepted
 
 
 def settled(state: Game, here: Point, entry: Mapping[str, float]) -> bool:

@@ -116,7 +116,20 @@ def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning
     hessian = np.zeros((len(heads), D, D) if full else (len(heads), D))
     none = np.zeros((0, *w.shape))
     learning = Learning(
-        kind, heads, folds, seed, plan.task.n, ridge, bits, w, w, value, hessian, w, none, none
+        kind=kind,
+        heads=heads,
+        folds=folds,
+        seed=seed,
+        n=plan.task.n,
+        ridge=ridge,
+        bits=bits,
+        w=w,
+        best=w,
+        value=value,
+        hessian=hessian,
+        gradient=w,
+        moves=none,
+        turns=none,
     )
     return (
         learning if heads else replace(learning, held_out=0.0, outcome="learned")

@@ -32,7 +32,7 @@ from agnosticfair.mathematics.program import (
 )
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.rule import ProgramSums, sums_request
+from agnosticfair.protocol.rule import ProgramSums
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 MAX_SHARE = 0.9
@@ -120,7 +120,7 @@ def limits_of(plan: Plan) -> RateLimits:
     return RateLimits(
         tau,
         pairs,
-        spend=CHARGE * sum(error_costs) / 2 if fairness.each else 0.0,
+        spend=CHARGE * sum(error_costs) / 2 if fairness.each and not rule.agnostic else 0.0,
         positive_rate=rule.positive_rate,
         min_people=rule.min_people if K > 1 else min(rule.min_people, 1.0),
         max_rounds=plan.method.max_rounds,
@@ -142,7 +142,7 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
 
 def request(state: ProgramState) -> ProgramSums:
     """The points of the next round."""
-    return sums_request(program.request(state.aside or state.inner), state.error_costs)
+    return ProgramSums(state.error_costs, program.request(state.aside or state.inner))
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:

@@ -21,7 +21,7 @@ from agnosticfair.mathematics.subgroups import (
     triples,
 )
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.rule import MAX_NUMBERS, SubgroupMasses, sums_request
+from agnosticfair.protocol.rule import MAX_NUMBERS, ProgramSums, SubgroupMasses
 from agnosticfair.server.plan import Plan
 from agnosticfair.server.subgroup_axes import (
     axes_in,
@@ -123,9 +123,8 @@ def differences(plan: Plan, send: Send) -> np.ndarray:
     assert rule is not None
     K, P = len(subgroups_in(plan)) + 1, len(compared.names)
     points = Points(np.zeros((1, K, P)), np.zeros(1), np.zeros(1), masses=True)
-    sums = send(
-        Broadcast(0, plan.task, sums_request(points, rule.error_costs(plan.base_rate)))
-    ).sums
+    request = ProgramSums(rule.error_costs(plan.base_rate), points)
+    sums = send(Broadcast(0, plan.task, request)).sums
     rates = sums["decided"][0] / np.maximum(sums["mass"], 1e-9)
     apart = [np.abs(rates[j] - rates[k]) for j, k in compared.pairs if k is not None]
     return np.max(apart, axis=0)[:-1] if apart else np.zeros(K - 1)

@@ -7,19 +7,20 @@ would tell whether a site has such a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from agnosticfair.data.axes import Binning
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.summary import MAX_GROUPS
 from agnosticfair.learners.estimates import LEARNERS, Estimates, Head, learned, strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.basis import width
-from agnosticfair.mathematics.scores import HESSIAN_ROWS
+from agnosticfair.mathematics.scores import HESSIAN_ROWS, Points
 from agnosticfair.mathematics.trees import MAX_CODES, unpack
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import Task
@@ -190,35 +191,36 @@ def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
     need(not by.policy.epsilon, "sums of estimates without noise are not answered under epsilon")
     need(task.estimates is not None, "there are no estimates in the task")
     need(request.step != "subgroup_masses" or task.subgroups is not None, "there are no subgroups")
-    for f in fields(request):
-        value = getattr(request, f.name)
-        good = not isinstance(value, float | np.ndarray) or np.isfinite(value).all()
-        need(good, f"{f.name!r} is not finite")
+    for name, value in taken_apart(request)[1].items():
+        need(np.isfinite(value).all(), f"{name!r} is not finite")
     if request.step == "program":
         need(
             all(isfinite(price) and price > 0 for price in request.error_costs),
             "its prices are none",
         )
-        need((np.asarray(request.eps) >= 0).all(), "the smoothing is none")
-        _points(request, task)
-        few = request.hessian and task.n // HESSIAN_ROWS > MAX_FOLDS
+        _points(request.points, task)
+        few = request.points.directions is not None and task.n // HESSIAN_ROWS > MAX_FOLDS
         # the draw of rows is a fold whose number is sent: n
         need(by.policy.rehearsal or not few, f"one row in {task.n // HESSIAN_ROWS} would be drawn")
 
 
-def _points(request: Any, task: Task) -> None:
+def _points(points: Points, task: Task) -> None:
     """Shapes that the task settles, and directions that are there: of others only rows near the threshold would fail,
     and a refusal would tell whether the site has one."""
     assert task.estimates is not None
-    T, K, P = len(request.A), _weight_functions(task), len(strata(task.estimates.heads))
-    shapes = {"A": (T, K, P), "nu": (T,), "eps": (T,), "directions": (len(request.directions), 5)}
-    shapes |= {"mixed": (len(request.mixed), K, P), "W": (T, K if request.W.size else 0)}
-    for name, shape in shapes.items():
-        actual = getattr(request, name).shape
-        need(actual == shape, f"{name!r} has the shape {actual}")
-    need(T > 0 or not request.hessian, "there is no point for the Hessian")
-    of, low, high = request.directions[:, :3], [0, -2, -1], [K, P, P]
-    need(_whole(of) and ((of >= low) & (of < high)).all(), "a direction is none")
+    T, K, P = len(points.A), _weight_functions(task), len(strata(task.estimates.heads))
+    shapes = [(points.A, (T, K, P)), (points.nu, (T,)), (points.eps, (T,))]
+    shapes += [] if points.W is None else [(points.W, (T, K))]
+    if (at := points.directions) is not None:
+        need(T > 0, "there is no point for the Hessian")
+        shapes += [(v, (len(at.k),)) for v in (at.k, at.j, at.other, at.first, at.second)]
+        shapes += [(at.mixed, (len(at.mixed), K, P))]
+    for value, shape in shapes:
+        need(value.shape == shape, f"an array has the shape {value.shape}, not {shape}")
+    need((points.eps >= 0).all(), "the smoothing is none")
+    if at is not None:
+        of, low, high = np.column_stack([at.k, at.j, at.other]), [0, -2, -1], [K, P, P]
+        need(_whole(of) and ((of >= low) & (of < high)).all(), "a direction is none")
 
 
 def _weight_functions(task: Task) -> int:

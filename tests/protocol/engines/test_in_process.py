@@ -23,6 +23,7 @@ def test_workers_do_not_change_the_model(name):
     assert two.history == one.history
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_does_not_change_the_model(adult):
     tables = dealt(adult, 3)
     with threadpool_limits(2):

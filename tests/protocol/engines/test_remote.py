@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.deploy import coordinator, node
+from agnosticfair.deploy import site as site_process
 from agnosticfair.deploy.node import Joined
 from agnosticfair.deploy.results import publish
 from agnosticfair.errors import FederationError, ModelError, SettingsError
@@ -37,6 +39,7 @@ from agnosticfair.report.studies import read_run
 from agnosticfair.server import plan as server
 
 ROWS = small_table(300, 3)
+read_of = lru_cache(maxsize=64)(site_process._rows.__wrapped__)
 ROLES = Roles("y", ("sex",))
 
 
@@ -47,6 +50,12 @@ def write_csv(path, table):
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
+
+
+@pytest.fixture(autouse=True)
+def many_files(monkeypatch):
+    """A process is one site and remembers one file; this one is all sites."""
+    monkeypatch.setattr(site_process, "_rows", read_of)
 
 
 @pytest.fixture(scope="module")

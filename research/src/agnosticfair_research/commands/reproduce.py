@@ -20,9 +20,7 @@ from agnosticfair_research.commands import options
 @example("reproduce --dataset adult --methods fl,fairfl --seeds 5")
 def reproduce(
     dataset: options.Datasets = "adult",
-    setting: Annotated[
-        str, Option(help="shift (Tables 1, 2), iid (Table 3), clients (Figure 3) or all.")
-    ] = "all",
+    setting: Annotated[str, Option(help="shift (Tables 1, 2), iid (Table 3) or all.")] = "all",
     methods: Annotated[str, Option(help="Names with commas between, or all.")] = "all",
     seeds: options.Seeds = 20,
     jobs: Jobs = None,

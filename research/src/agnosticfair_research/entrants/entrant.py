@@ -32,7 +32,7 @@ class Train:
 
     positive_rate: the share of positives that is wanted, where it is fixed.  balanced: whether both labels weigh
     alike, else all rows do.  cache: what entrants share on these rows, by name: estimates are learned once for all
-    settings.
+    settings; a name that is a tuple is of a path of settings, each of which begins where the one before ended.
     """
 
     clients: Mapping[str, Table]
@@ -49,6 +49,11 @@ class Train:
             self.cache[name] = make()
         value: Shared = self.cache[name]
         return value
+
+    def begin_path(self) -> None:
+        """Forget where the setting before ended, so that what follows does not depend on it."""
+        for name in [name for name in self.cache if isinstance(name, tuple)]:
+            del self.cache[name]
 
     @property
     def encoding(self) -> Encoding:

@@ -75,6 +75,7 @@ def sections(summary: Json, projected: int = 20) -> dict[str, str]:
         texts |= {
             f"verdict-{protocol}": verdict_sentence(verdicts),
             f"cells-{protocol}": verdict_table(verdicts),
+            f"grid-{protocol}": verdict_grid(verdicts),
             f"main-{protocol}": overview(lines, protocol),
             f"tables-{protocol}": every_table(lines, protocol),
         }
@@ -94,8 +95,10 @@ def provenance(about: Json) -> str:
         f"**{kind.capitalize()} {span(seeds)}**, {about['cells']} cells, code of commit"
         f"{'s' * (len(commits) > 1)} {', '.join(f'`{c}`' for c in commits)} ({clean} local changes)."
     ]
-    fewer = [f"{d} has {span(chosen)}" for d, chosen in about["seeds"].items() if chosen != seeds]
-    words += [f"Fewer were run of some: {'; '.join(fewer)}."] if fewer else []
+    fewer = [f"{d} {span(of_it)}" for d, of_it in about["seeds"].items() if of_it and of_it != seeds]
+    absent = [d for d, of_it in about["seeds"].items() if not of_it]
+    words += [f"Of some only: {'; '.join(fewer)}."] if fewer else []
+    words += [f"Not run: {', '.join(absent)}."] if absent else []
     words += [f"{about['failed']} cells gave no result."] if about["failed"] else []
     return " ".join(words)
 
@@ -105,9 +108,11 @@ def verdict_sentence(cells: Sequence[Judged]) -> str:
     if not cells:
         return "Not run."
     by, lax = reached(cells), reached(cells, empty=True)
-    whole = all(count == len(DATASETS) for _, count in by.values())
-    word = "met" if all(n >= BAR for n, _ in by.values()) else "missed"
-    said = f"The verdict is **{word}{'' if whole else ' on the data sets run'}: {_counts(by)}** (bar: {BAR} of 7)."
+    all_there = all(count == len(DATASETS) for _, count in by.values())
+    reachable = all(n + len(DATASETS) - count >= BAR for n, count in by.values())
+    word = "open, as not all data sets were run" if reachable and not all_there else "missed"
+    word = "met" if all(n >= BAR for n, _ in by.values()) else word
+    said = f"The verdict is **{word}: {_counts(by)}** (bar: {BAR} of 7)."
     if lax != by:
         said += f" Were a data set on which nobody can be compared counted as met: {_counts(lax)}."
     return said
@@ -121,6 +126,15 @@ def verdict_table(cells: Sequence[Judged]) -> str:
     """Every cell: our default, then each method that it is compared with."""
     header = ("data", "limit", f"`{OURS}`: balanced, p90 / max", "verdict", "compared with")
     return table(header, [_verdict_line(cell) for cell in cells])
+
+
+def verdict_grid(cells: Sequence[Judged]) -> str:
+    """Met or missed, and to whom, a line for each data set and a column for each limit."""
+    limits = sorted({cell.limit for cell in cells})
+    words = {(c.dataset, c.limit): "**met**" if c.met else c.why for c in cells}
+    data = dict.fromkeys(cell.dataset for cell in cells)
+    lines = [(name, *(words.get((name, limit), "none") for limit in limits)) for name in data]
+    return table(("data", *(f"limit {limit:g}" for limit in limits)), lines)
 
 
 def _verdict_line(cell: Judged) -> tuple[str, ...]:

@@ -20,9 +20,13 @@ import numpy as np
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.protocol.messages import Invitation, KeyList, Offer
 
-OFFER, ANSWER = b"agnosticfair-masking-key-2", b"agnosticfair-masked-reply-1"
-LISTED, KEEPER = b"agnosticfair-key-list-1", "the keeper of the list"
+OFFER = b"agnosticfair-masking-key-2"
+ANSWER = b"agnosticfair-masked-reply-1"
+LISTED = b"agnosticfair-key-list-1"
 """What a signature is for: one for the one purpose never passes for the other."""
+
+KEEPER = "the keeper of the list"
+"""Its name as a signer: no site may have it."""
 
 Roster = Mapping[str, str]
 """Sites' names and their long-term public keys (Ed25519), in hexadecimal."""

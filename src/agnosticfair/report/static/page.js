@@ -1,24 +1,4 @@
 "use strict";
-// How a rule decides: what is said of it, where it had to act, how its estimates agree with the rows.
-const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study, method) => {
-  const told = method.rule;
-  if (!told) return null;
-  const short = (text) => { const maximum = narrow() ? 20 : 52; return text.length > maximum ? `${text.slice(0, maximum - 1)}…` : text; };
-  const own = told.multipliers;
-  const groups = [...new Set(own.flatMap((m) => [m.lowered, m.raised]))];
-  const shift = (m, g) => (m.lowered === g ? m.lowered_shift : m.raised === g ? m.raised_shift : null);
-  const acted = own.length ? chart("Where the rule had to act: shift of the threshold on the probability", `For a person who is surely of a group, in each of the ${own.length} dearest subgroups.`, 70 + 34 * own.length,
-    { type: "bar", data: { labels: own.map((m) => short(m.subgroup)), datasets: groups.map((g, k) => ({ label: `for ${g}`, data: own.map((m) => shift(m, g)), backgroundColor: hue(COLOURS[k % 8]) })) }, options: { indexAxis: "y", scales: { x: axis("shift of the threshold"), y: { ticks: { autoSkip: false }, grid: { display: false } } }, plugins: legend() } }, null) : null;
-  const lines = (caption, grid) => (grid.length ? table(caption, grid[0], grid.slice(1)) : null);
-  const drawn = Object.entries(told.curves || told.dependences || {}).map(([name, curve]) => {
-    const sets = Object.keys(curve.y).map((head, k) => ({ label: told.heads[head], data: curve.x.map((x, i) => ({ x, y: curve.y[head][i] })), borderColor: hue(COLOURS[k % 8]), backgroundColor: hue(COLOURS[k % 8]), borderDash: k ? [5, 4] : [], pointRadius: told.curves ? 0 : 2.5, borderWidth: 1.5 }));
-    return chart(name, told.curves ? "What the column adds to the log odds of each estimate." : "Mean estimated probability if everybody had this value.", 230, { type: "line", data: { datasets: sets }, options: { scales: { x: { type: "linear", ...axis(name) }, y: axis(told.curves ? "log odds" : "probability") }, plugins: legend() } }, null);
-  });
-  return el("div", { class: "rule" }, sub(study, "How the rule decides"), el("p", { text: told.learner_words }), el("p", { text: told.proxy }), el("ul", {}, ...told.statements.map((text) => el("li", { text }))),
-    sub(study, "Where the rule had to act, and how much"), el("p", { text: told.acted_words }), lines("The dearest limits", told.acted_lines), acted,
-    sub(study, "Do the estimates agree with the rows?"), el("p", { text: told.calibrated_words }), lines("Subgroups in which estimates are furthest off", told.calibrated_lines),
-    told.importance_lines.length || drawn.length ? sub(study, "What the estimates hang on") : null, lines("Columns, the most important first", told.importance_lines), drawn.length ? el("div", { class: "small" }, ...drawn) : null);
-};
 // Draws the report from the JSON in #data. What comes from data enters as text, never as markup.
 (() => {
   // Okabe and Ito's colours; a shape says the same as its colour.
@@ -53,7 +33,6 @@ const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study
 
   // Headings: one level deeper where the page has several studies.
   const subgroup = (study, text) => el(study.alone ? "h2" : "h3", { class: "subgroup", id: fresh(), text });
-  const sub = (study, text) => el(study.alone ? "h3" : "h4", { class: "sub", text });
   const fold = (title, ...inside) => el("details", {}, el("summary", { text: title }), ...inside);
 
   // A chart with its alternative text, and its numbers in a table beneath.
@@ -94,27 +73,15 @@ const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study
 
   const frontier = (study) => {
     const names = { certified: `certified worst-case ${study.metric.quantity}`, difference: `${study.metric.quantity} on the ${study.rows_are}` };
-    const keys = Object.keys(names).filter((key) => study.methods.some((m) => there(m[key]) && there(m.accuracy)));
-    if (!keys.length) return null;
+    const key = Object.keys(names).find((one) => study.methods.some((m) => there(m[one]) && there(m.accuracy)));
+    if (!key) return null;
     const look = looks(study);
-    const sets = (key) => study.methods.filter((m) => there(m[key])).map((m) => {
+    const datasets = study.methods.filter((m) => there(m[key])).map((m) => {
       const [colour, shape] = look[m.name];
       return { label: m.name, borderColor: colour, backgroundColor: colour, pointStyle: shape, borderWidth: 1.5, pointBorderWidth: 2, data: [{ x: m[key], y: m.accuracy, what: m.name }], pointRadius: 7 };
     });
-    const config = { type: "scatter", data: { datasets: sets(keys[0]) }, options: { scales: { x: axis(`${names[keys[0]]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
-    const made = chart("Accuracy against unfairness", "The upper left corner is best.", 400, config);
-    if (keys.length > 1) {
-      const drawn = charts[charts.length - 1];
-      const id = fresh();
-      const choose = el("select", { id, onchange: (event) => {
-        const key = event.target.value;
-        drawn.data.datasets = sets(key);
-        drawn.options.scales.x.title.text = `${names[key]} (left is fairer)`;
-        drawn.update();
-      } }, ...keys.map((key) => el("option", { value: key, text: names[key] })));
-      made.insertBefore(el("p", { class: "choose" }, el("label", { for: id, text: "Across: " }), choose), made.querySelector(".frame"));
-    }
-    return made;
+    const config = { type: "scatter", data: { datasets }, options: { scales: { x: axis(`${names[key]} (left is fairer)`, { beginAtZero: true }), y: axis("accuracy (up is better)") }, plugins: { ...legend(), tooltip: { callbacks: { label: (at) => `${at.raw.what}: accuracy ${fixed(at.raw.y)}, ${short(study)} ${fixed(at.raw.x)}` } } } } };
+    return chart("Accuracy against unfairness", "The upper left corner is best.", 400, config);
   };
 
   // --- the explorer: weights per value, sums over the table of counts ---
@@ -300,39 +267,7 @@ const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study
     return el("section", { class: "forest" }, subgroup(study, "Subgroups"), chart(`${study.metric.quantity} by subgroup (rows)`, `${shown.slice(0, 3).map((p) => `${p.name}: ${found(p)}`).join("; ")}.`, height, config, data, note));
   };
 
-  // --- one method in detail ---
-
-  const curves = (study, method) => {
-    const history = (method.history || []).filter((entry) => there(entry.round));
-    if (!history.length) return null;
-    const line = (title, keys, note, y = {}) => {
-      const sets = keys.filter(([get]) => history.some((e) => there(get(e)))).map(([get, label, colour, dash]) => ({ label, data: history.map((e) => ({ x: e.round, y: get(e) ?? null })), borderColor: colour, backgroundColor: colour, borderDash: dash || [], pointRadius: dash ? 0 : 2.5, borderWidth: 2 }));
-      if (!sets.length) return null;
-      return chart(title, note, 230, { type: "line", data: { datasets: sets }, options: { parsing: true, scales: { x: { type: "linear", ...axis("round"), ticks: { precision: 0 } }, y: { grid: { color: theme.grid }, ...y } }, plugins: legend(sets.length > 1) } });
-    };
-    const tau = method.tau;
-    const bounded = there(tau);
-    const subgroups = [
-      line("Held-out log loss of the learners", [[(e) => e.held_out, "log loss", COLOURS[4]]], "Mean log loss on rows that the learners were not trained on, by round."),
-      line("Loss", [[(e) => (e.stage && e.stage !== "program" ? null : e.loss), "loss", COLOURS[0]]], "Loss by round."),
-      line("Worst difference in training", [[(e) => e.worst, "worst case", COLOURS[1]], [() => (bounded ? tau : null), "tau", hue("#000000"), [5, 4]]], "Worst case of the smooth difference by round, with tau."),
-      bounded ? line("Violation of tau", [[(e) => (there(e.worst) ? Math.max(0, e.worst - tau) : null), "violation", COLOURS[3]]], "How far the worst case exceeds tau, by round.", { min: 0, suggestedMax: tau / 10 }) : null,
-      line("Multiplier of the fairness constraint", [[(e) => e.multiplier, "multiplier", COLOURS[2]]], "Multiplier by round."),
-      line("Training accuracy", [[(e) => e.accuracy, "accuracy", hue(COLOURS[6])]], "Training accuracy by round."),
-    ].filter((subgroup) => subgroup);
-    const keys = ["stage", "held_out", "loss", "worst", "multiplier", "accuracy", "step", "cuts", "lp"].filter((key) => history.some((e) => e[key] !== undefined));
-    return el("div", {}, sub(study, `Training, ${history.length} rounds`), el("div", { class: "small" }, ...subgroups),
-      fold("Numbers of these charts", table("Rounds", ["round", ...keys], history.map((e) => [e.round, ...keys.map((key) => (typeof e[key] === "number" ? number(e[key], Number.isInteger(e[key]) ? String(e[key]) : e[key].toFixed(5)) : e[key] ?? "none"))]))));
-  };
-
-  const rule = ruleShown({ narrow, hue, chart, axis, legend, sub, COLOURS });
-
-  const alphas = ({ training_alpha: alpha }) => {
-    if (!alpha || alpha.length < 2) return null;
-    const used = alpha.map((a, k) => [k + 1, a]).filter(([, a]) => a > 1e-9).sort((a, b) => b[1] - a[1]);
-    return chart("What the adversary chose in the last round of training", `${used.length} of ${alpha.length} kernels have weight.`, 230, { type: "bar", data: { labels: alpha.map((_, k) => k + 1), datasets: [{ label: "alpha", data: alpha, backgroundColor: COLOURS[1], barPercentage: 1, categoryPercentage: 1, minBarLength: 0 }] }, options: { scales: { x: axis("kernel", { grid: { display: false }, ticks: { maxTicksLimit: 12 } }), y: axis("alpha", { beginAtZero: true }) }, plugins: legend(false) } },
-      table("Kernels with weight, the heaviest first", ["kernel", "alpha"], used.map(([k, a]) => [k, fixed(a, 4)])), `Against the loss: weight on ${used.length} of ${alpha.length} kernels.`);
-  };
+  // --- by client and group ---
 
   const clients = (study, name) => {
     const own = study.clients.filter((c) => c.method === name);
@@ -341,25 +276,12 @@ const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study
     const sized = groups.every((g) => there(own[0].groups[g].rows));
     const header = ["client", "rows", "accuracy", "RD", ...groups.flatMap((g) => [...(sized ? [`${g}: rows`] : []), `${g}: positive rate`, `${g}: true-positive rate`])];
     const lines = own.map((c) => [c.client, many(c.rows), number(c.accuracy, fixed(c.accuracy)), number(c.risk_difference, fixed(c.risk_difference)), ...groups.flatMap((g) => { const own = c.groups[g]; return [...(sized ? [many(own.rows)] : []), number(own.rate, fixed(own.rate)), number(own.true_rate, fixed(own.true_rate))]; })]);
-    return el("div", {}, sub(study, "Per client and per group"), table(`${study.rows_are}`, header, lines));
+    return table(`${name}, ${study.rows_are}`, header, lines);
   };
 
-  const inDetail = (study) => {
-    const id = fresh();
-    const place = el("div", { class: "detail" });
-    const first = charts.length;
-    let own = [];
-    const show = (name) => {
-      own.forEach((drawn) => { drawn.destroy(); charts.splice(charts.indexOf(drawn), 1); });
-      const before = charts.length;
-      const method = study.methods.find((m) => m.name === name);
-      place.replaceChildren(...[rule(study, method), clients(study, name), curves(study, method), alphas(method)].filter((subgroup) => subgroup));
-      own = charts.slice(before);
-    };
-    const choose = study.methods.length > 1 ? el("p", { class: "choose" }, el("label", { for: id, text: "Method: " }), el("select", { id, class: "method", onchange: (event) => show(event.target.value) }, ...study.methods.map((m) => el("option", { value: m.name, text: m.name, selected: m.name === study.headline })))) : null;
-    show(study.headline);
-    if (!place.textContent && study.methods.length < 2) return null;
-    return el("section", {}, subgroup(study, "In detail"), choose, place);
+  const byClient = (study) => {
+    const tables = study.methods.map((m) => clients(study, m.name)).filter((one) => one);
+    return tables.length ? el("section", {}, subgroup(study, "Per client and per group"), ...tables) : null;
   };
 
   // --- where it comes from ---
@@ -387,7 +309,7 @@ const ruleShown = ({ narrow, hue, chart, axis, legend, sub, COLOURS }) => (study
     const articles = [...document.querySelectorAll("article")];
     data.studies.forEach((study, k) => {
       study.alone = data.studies.length === 1;
-      for (const section of [forest, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, inDetail, provenance]) {
+      for (const section of [forest, explorerFirst(study) ? explorer : comparison, explorerFirst(study) ? comparison : explorer, byClient, provenance]) {
         const made = section(study);
         if (made) { made.classList.add("drawn"); articles[k].append(made); }
       }
