@@ -73,6 +73,13 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log)
 
 
+def pytest_collection_modifyitems(items):
+    """A browser takes seconds to start."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def seeded_noise(monkeypatch):
     """Noise of differential privacy that is the same in every run, in the place of the system's."""

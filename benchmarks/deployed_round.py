@@ -5,6 +5,7 @@ python benchmarks/deployed_round.py [--sites 2] [--method agnosticfair] [--netwo
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import statistics
@@ -23,6 +24,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from agnosticfair.data.files import Roles, read_clients
+from agnosticfair.deploy.node import serve_site
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair_research.datasets import load_dataset
@@ -84,10 +86,14 @@ def deployed(
     subprocess.run([*command, "init", str(bank), *named, *more], check=True, env=own)
     settings = bank / "federation.toml"
     settings.write_text(settings.read_text().replace("certify = true", "certify = false"))
+    context = multiprocessing.get_context("forkserver")  # the package is imported once for all
+    context.set_forkserver_preload(["agnosticfair.deploy.node", "agnosticfair.deploy.site"])
     started = [
-        subprocess.Popen(["sh", str(bank / f"start-{name}.sh")], env=own, stdout=subprocess.DEVNULL)
+        context.Process(target=serve_site, args=(bank / "sites" / f"{name}.toml",))
         for name in files
     ]
+    for process in started:
+        process.start()
     run = subprocess.Popen([*command, "run", str(bank)], env=own, stdout=subprocess.DEVNULL)
     used: dict[Any, dict[str, float]] = {}
     pids = {name: p.pid for name, p in zip(("run", *files), (run, *started), strict=True)}
@@ -101,7 +107,7 @@ def deployed(
         for process in started:
             process.terminate()
         for process in started:
-            process.wait()
+            process.join()
     log = bank / "state" / f"{next(iter(files))}.log"
     events = map(json.loads, log.read_text().splitlines())
     times = [

@@ -105,9 +105,7 @@ def bases(split) -> None:
     for name, tables, changes, taus in (
         ("gaussian, rows", split.train, {"centres": "rows"}, (0.06, 0.1, 0.125)),
         ("gaussian, ranges, width 1, bound 50", split.train, wide, (0.125,)),
-        ("gaussian, ranges", split.train, {"centres": "ranges", "sigma": "median"}, (0.125,)),
         ("gaussian, kmeans", split.train, {"centres": "kmeans"}, (0.06, 0.125, 0.18, 0.22)),
-        ("gaussian, kmeans", split.train, {"centres": "kmeans", "sigma": "median"}, (0.125,)),
         ("category indicators", own, {"basis": Basis("function", M)}, (0.06, 0.125, 0.18, 0.22)),
         ("clients", split.train, {"basis": by_client(), "bound": 100.0}, (0.125,)),
     ):

@@ -138,7 +138,6 @@ BAD_VALUES = {
         "--bound": ("-1", "0", "nan", "x"),
         "--max-rounds": ("0", "-3", "x", "1.5"),
         "--seed": ("-1", "x", "0.5"),
-        "--workers": ("0", "-1", "x"),
         "--method": ("fll", "", "FL2"),
         "--metric": ("fair", ""),
         "--network": ("cnn", "resnet"),

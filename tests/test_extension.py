@@ -29,7 +29,7 @@ from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
 from agnosticfair.protocol.rule import Learn
 from agnosticfair.server import solvers
 from agnosticfair.server.plan import trained_heads
-from agnosticfair.server.trainers import TRAINERS
+from agnosticfair.server.solvers import TRAINERS
 from agnosticfair.site.checks import request_check
 
 
@@ -217,8 +217,6 @@ PRIOR = SimpleNamespace(
     init=before_the_prior,
     request=lambda state: state.request,
     step=the_prior,
-    worst_cases=lambda state: (float("nan"), float("nan")),
-    start_of=lambda state: None,
     estimates_of=lambda state, plan: Estimates(
         "prior", state.request.heads, state.request.folds, state.request.seed, {"p": state.p}
     ),

@@ -81,6 +81,7 @@ main(["fit", "rows.csv", "--target", "income", "--sensitive-features", "sex", "-
 """
 
 
+@pytest.mark.slow
 def test_a_setting_from_outside_is_an_option(tmp_path):
     write(tmp_path / "rows.csv", client_rows(0))
     ran = subprocess.run(

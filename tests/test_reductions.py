@@ -119,6 +119,7 @@ def test_a_loose_tau_changes_nothing():
     )
 
 
+@pytest.mark.slow
 def test_fl_on_adult_equals_the_pooled_fit_and_does_not_depend_on_the_clients(adult):
     split = adult_split(adult)
     two = fit(split.train, "fl")

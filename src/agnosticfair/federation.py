@@ -52,18 +52,15 @@ from agnosticfair.site.guard import rehearsed
 from agnosticfair.threads import cpus, one_thread
 
 
-def in_process(
-    tables: Mapping[str, Table | Stream], workers: int = 1, device: str | None = None
-) -> InProcess:
+def in_process(tables: Mapping[str, Table | Stream], device: str | None = None) -> InProcess:
     """An engine whose clients hold these tables, answered for by that many processes, which share the
     processors for what is streamed.  device: of PyTorch, on which a rule's rows are added up."""
     if not tables:
         raise SettingsError("there are no clients: give at least one table")
-    threads = max(1, cpus() // max(1, workers))
     handlers = {
-        key: partial(answer, Client(key, table, threads, device)) for key, table in tables.items()
+        key: partial(answer, Client(key, table, cpus(), device)) for key, table in tables.items()
     }
-    return InProcess(handlers, workers)
+    return InProcess(handlers)
 
 
 def fit(
@@ -74,7 +71,6 @@ def fit(
     positive: str | None = None,
     seed: int = 0,
     scale: bool = True,
-    centres: ArrayLike | None = None,
     start: Start | None = None,
     strict: bool = False,
     on_round: Callable[[dict], None] | None = None,
@@ -101,8 +97,6 @@ def fit(
         Draws the kernels' centres.
     scale : bool
         Columns of numbers are scaled to [0, 1] by their range.
-    centres : (M, d) array, optional
-        Of the kernels, encoded, instead of those that the method would find.
     start : Start, optional
         Another fit's, to begin there.
     strict : bool
@@ -149,7 +143,6 @@ def fit(
         positive=positive,
         seed=seed,
         scale=scale,
-        centres=None if centres is None else np.asarray(centres, float),
         start=start,
         folder=None if checkpoint is None else Path(checkpoint),
         schema=schema,
@@ -165,43 +158,19 @@ def fit_along(
     clients: Mapping[str, Table],
     methods: Sequence[Method],
     *,
-    sensitive_features: str | Sequence[str] | None = None,
-    positive: str | None = None,
-    seed: int = 0,
-    scale: bool = True,
-    centres: ArrayLike | None = None,
     strict: bool = False,
     on_round: Callable[[dict], None] | None = None,
+    **how: Any,
 ) -> Iterator[Fit]:
     """Fit methods that differ in tau alone, each from where the one before ended: rows are counted, encoded and sorted
-    into subgroups once.
-
-    Parameters
-    ----------
-    clients, sensitive_features, positive, seed, scale, centres, strict, on_round : as in ``fit``
-    methods : sequence of Method
-        In the order in which they are fitted.
-
-    Yields
-    ------
-    Fit
-        Of each method; its model does not know the rows again that it was trained on.
-    """
+    into subgroups once.  how: of ``FitArguments``.  The models do not know the rows again that they were trained on."""
 
     def after(state: solvers.SolverState) -> None:
         if on_round is not None:
             on_round(state.last)
 
     coordinator = coordinator_for(in_process(clients), policy("stop"), None, False)
-    run = FitArguments(
-        methods[0],
-        sensitive_features=sensitive_features,
-        positive=positive,
-        seed=seed,
-        scale=scale,
-        centres=None if centres is None else np.asarray(centres, float),
-        tables=rows_here(clients),
-    )
+    run = FitArguments(methods[0], tables=rows_here(clients), **how)
     with one_thread():
         plan = planned(coordinator, run, summarised(coordinator, run))
     for each in methods:
@@ -285,7 +254,6 @@ class FitArguments:
     positive: str | None = None
     seed: int = 0
     scale: bool = True
-    centres: np.ndarray | None = None
     start: Start | None = None
     folder: Path | None = None
     schema: Schema | None = None
@@ -307,7 +275,6 @@ class FitArguments:
             "sensitive_features": self.sensitive_features,
             "positive": self.positive,
             "scale": self.scale,
-            "centres": _digest(self.centres),
             "start": [plain, _digest(*warm.values())],
             "clients": keys,
             "the clients' rows": statistics.to_json(),
@@ -419,7 +386,7 @@ def planned(
         positive=run.positive,
         scale=run.scale,
     )
-    plan = agree_on_centres(plan, coordinator, run.seed, run.centres)
+    plan = agree_on_centres(plan, coordinator, run.seed)
     if plan.method.rule is not None:  # centres lie in the space without bins
         return rule.agreed(plan, statistics, coordinator.total)
     if server.fairness_of(plan.method).basis.kind == "subgroups":

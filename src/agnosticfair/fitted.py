@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import nan
 from typing import Any, cast
 
 import numpy as np
@@ -303,7 +304,10 @@ def fit_of(
     state: solvers.SolverState, model: Model, events: tuple[dict, ...], seconds: float
 ) -> Fit:
     """The record of a fit; the rounds of a rule are numbered through all stages."""
-    plan, inner, start = state.plan, state.inner, state.solver.start_of(state.inner)
+    plan, inner, solver = state.plan, state.inner, cast(Any, state.solver)
+    start, worst = None, (nan, nan)
+    if state.stage not in solvers.TRAINERS:  # a learner limits nothing
+        start, worst = solver.start_of(inner), solver.worst_cases(inner)
     history = inner.history
     ranked: tuple[tuple[tuple[str, float], ...], tuple[str, ...]] = ((), ())
     if plan.method.rule is not None:
@@ -312,7 +316,6 @@ def fit_of(
         start = start and replace(start, estimates=plan.task.estimates)
         if state.stage == rule.PROGRAM:
             ranked = subgroup_axes.ranked(plan, inner)
-    worst_surrogate, trained_difference = state.solver.worst_cases(inner)
     ended, smallest_tau = nearly_constant(state)
     return Fit(
         model=model,
@@ -322,8 +325,8 @@ def fit_of(
         history=history,
         outcomes=dict(Counter(outcome_of(entry) for entry in history)),
         alpha=inner.alpha,
-        worst_surrogate=worst_surrogate,
-        trained_difference=trained_difference,
+        worst_surrogate=worst[0],
+        trained_difference=worst[1],
         seconds=seconds,
         bytes_per_round=state.nbytes,
         events=events,

@@ -16,17 +16,6 @@ from typing import Any, NamedTuple
 from agnosticfair.errors import SettingsError
 
 
-def number_or_word(text: str) -> float | str:
-    """
-    >>> number_or_word("0.5"), number_or_word("median")
-    (0.5, 'median')
-    """
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def names_of(value: Any) -> tuple[Any, ...]:
     """One name, several, or a text with commas between them.
 
@@ -91,7 +80,6 @@ COUNT = Kind("a whole number, 1 or more", lambda v: v >= 1, Integral, int)
 NATURAL = Kind("a whole number, 0 or more", lambda v: v >= 0, Integral, int)
 FLAG = Kind("a bool", type=bool, read=bool)
 WORD = Kind("a name, or the record that it names", type=object, read=str)
-WIDTH = Kind("a number or 'median'", type=object, read=number_or_word)
 DEPTH = Kind("1, 2 or 3", lambda v: 1 <= v <= 3, Integral, int)
 NAMES = Kind("names of columns", type=object, read=names_of)
 
@@ -229,7 +217,7 @@ def _of_constraints() -> tuple[Setting, ...]:
         Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
         Setting("basis", A, "The kernels that an adversary weighs."),
         Setting("kernels", K, "Number of Gaussian kernels.", COUNT),
-        Setting("sigma", K, "Their width, a number or 'median'.", WIDTH),
+        Setting("sigma", K, "Their width.", POSITIVE),
         Setting("centres", K, "Their centres: 'rows', 'ranges' or 'kmeans'.", WORD),
         Setting("split", K, "Every client's rows have kernels of their own.", FLAG),
         Setting(

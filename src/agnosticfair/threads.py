@@ -29,7 +29,7 @@ _QUEUE: Any = None
 
 def one_thread() -> AbstractContextManager:
     """While it is entered BLAS uses one thread, so that the same rows give the same sums on every
-    machine of a kind. More processors are of use through more processes (``workers``)."""
+    machine of a kind."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1, user_api="blas")

@@ -102,11 +102,6 @@ class Frontier:
         # the report draws what this room finds, and is looked up only when somebody looks
         return import_module("agnosticfair.report.frontier").frontier_figure(self)
 
-    def _repr_html_(self) -> str:
-        """The points as a table, in a notebook."""
-        grid = import_module("agnosticfair.report.frontier").frontier_grid(self)
-        return import_module("agnosticfair.report.tables").html([grid])
-
     def pick(self, tau: float | None = None) -> Any:
         """The estimator (or the fit) of the point of that tau, by default of the knee."""
         taus = [point.tau for point in self.points if point.tau is not None]
@@ -139,8 +134,7 @@ def _walked(fold: _Fold) -> Iterator[list[tuple[float, ...]]]:
         beside: list[Fit] = []
         if examine is None:
             examine = examiner(fold.out, fold.names, fitted)
-            plain = {k: v for k, v in fold.how.items() if k != "centres"}
-            beside = [fit(fold.train, one, **plain) for one in fold.beside]
+            beside = [fit(fold.train, one, **fold.how) for one in fold.beside]
         yield [examine(one.model) for one in (fitted, *beside)]
 
 

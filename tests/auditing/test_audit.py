@@ -182,6 +182,7 @@ def test_the_units_of_the_columns_do_not_matter():
 
 @few
 @given(seeds)
+@pytest.mark.slow
 def test_a_larger_set_is_worse(seed):
     X, y, s, d = problem(seed)
     send = {"sensitive_features": s, **PLAIN}

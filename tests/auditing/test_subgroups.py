@@ -246,15 +246,12 @@ def test_the_same_rows_at_two_clients_are_refused():
         audit_clients(model, dealt(table_here, 2))
 
 
-def test_a_notebook_shows_the_worst_subgroups_and_a_forest():
+def test_a_frame_has_all_subgroups_and_a_figure_the_worst():
     table, decided = held(2000)
     certificate = audit(decided, table, sensitive_features="sex", precision=0.2)
-    page = certificate._repr_html_()
     assert certificate.to_frame()["rows"].tolist() == [
         subgroup.rows for subgroup in certificate.subgroups
     ]
-    assert certificate.worst_subgroup.name in page
-    assert page.count("<tr>") > 3
     assert len(certificate.plot().axes[0].get_yticklabels()) >= sum(
         p.estimable for p in certificate.subgroups[:5]
     )

@@ -330,6 +330,7 @@ def test_a_merit_that_creeps_is_not_stale():
     assert history[38]["rate"] == net.rate
 
 
+@pytest.mark.slow
 def test_a_constraint_that_swings_has_not_converged(monkeypatch):
     last, ended = [], saddle._ended
     monkeypatch.setattr(saddle, "_ended", lambda state: last.append(state) or ended(state))

@@ -137,6 +137,7 @@ def test_groups_may_be_unknown_of_some_rows_and_new_ones_are_named(call, watch):
     assert content["strange"]["sex"] == ["X"]
 
 
+@pytest.mark.slow
 def test_columns_under_other_names_are_told_and_wrong_ones_refused(call, watch):
     rows = [*client_rows(8, 100)]
     write(Path("one.csv"), [{"gender" if k == "sex" else k: v for k, v in r.items()} for r in rows])

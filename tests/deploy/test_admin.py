@@ -163,6 +163,8 @@ def test_status_is_read_in_ten_seconds(folder, call, monkeypatch):
     assert (code, "\x1b" in out, "run 5 failed: no space" in out) == (3, False, True)
     place.write_text(json.dumps(state | {"ended": "well"}))
     assert call("deploy", "status", folder)[0] == 0
+    (folder / "tls" / "server.key").write_text((folder / "tls" / "ca.key").read_text())
+    assert "cannot be used" in call("deploy", "status", folder)[1]
     (folder / "keys" / "west.pub").unlink()
     assert "of site 'west'" in call("deploy", "status", folder)[1]
 

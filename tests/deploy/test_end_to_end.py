@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import ssl
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -280,6 +281,36 @@ def test_a_run_is_stopped_by_name_and_refuses_a_second(bank, call):
     assert call("deploy", "stop", bank.folder)[0] == 0
     assert run.wait(timeout=60) == 130
     assert "goes on from its checkpoint" in bank.log("run")
+
+
+ANOTHER = """
+from agnosticfair.cli import main
+from agnosticfair.deploy import site
+site.versions = lambda: {"agnosticfair": "9.9.9"}
+site.FORMAT = FORMAT or site.FORMAT
+main(["deploy", "site", "sites/south.toml"])
+"""
+
+
+def test_a_site_of_another_version_works_or_is_refused_by_name(bank):
+    """An upgrade, one machine after the other: the same files, another package at one end."""
+    for spoken in ("", "agnosticfair-message-9"):
+        bank.prepare()
+        bank.stop("south")
+        code = ANOTHER.replace("FORMAT or", f"{spoken!r} or")
+        command = [sys.executable, "-c", code]
+        bank.processes["south"] = start(
+            command, bank.folder, bank.folder / "south.log", cwd=bank.folder
+        )
+        told = " ".join(bank.ends(bank.run(), code=2 if spoken else 0).split())
+        if spoken:
+            assert "'south': its messages (version 9.9.9) have the format" in told
+        else:
+            versions = bank.result("history.json")["sites"]["south"]["versions"]
+            assert versions["agnosticfair"] == "9.9.9"
+            assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
+    bank.stop("south")
+    bank.start("south")
 
 
 def test_the_coordinator_has_the_same_model_and_no_sum(bank):

@@ -192,6 +192,7 @@ def test_arrays_and_frames_give_the_same_model(rows, kind):
         assert list(fair.feature_names_in_) == names
 
 
+@pytest.mark.slow
 def test_pipeline_grid_search_and_cross_validation_route_groups_and_clients(rows):
     X, y, s = rows
     owners = np.arange(len(X)) % 2

@@ -79,6 +79,7 @@ def maximum(k, n, alpha, relative, points=400):
 
 
 @pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.slow
 def test_the_search_along_the_boundary_never_misses_the_maximum(relative):
     rng = np.random.default_rng(0)
     for _ in range(150):

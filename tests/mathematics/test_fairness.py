@@ -153,6 +153,7 @@ def test_subgroups_are_the_unions_their_names_say():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(3, 5))
+@pytest.mark.slow
 def test_with_many_groups_no_pair_worse_than_the_target_is_skipped(seed, groups):
     rng = np.random.default_rng(seed)
     psi_theta = rng.uniform(1.0, 5.0, (groups, 6))

@@ -39,6 +39,7 @@ site(Ledger(3.0, 1e-5, path=path), rows="of monday")("private_counts", request)
 """A site that is killed right before or after a step of its answer."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "when", "paid", "kept"),
     [

@@ -37,7 +37,7 @@ NAMED = st.dictionaries(st.text("abc_", min_size=1, max_size=4), NUMBERS, max_si
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ENCODING = Encoding((("age", 17.0, 90.0),), (("job", ("b", "å")),))
 TASK = requests.Task(
-    ENCODING, "ja", (("sex", ("F", "M")),), True, 7, ("a", "b"), by_client(), gaussian(3, "median")
+    ENCODING, "ja", (("sex", ("F", "M")),), True, 7, ("a", "b"), by_client(), gaussian(3, 2.0)
 )
 
 

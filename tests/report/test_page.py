@@ -259,6 +259,5 @@ def test_the_page_has_a_verdict_contents_and_number_fields(browser, suite, schem
     page.close()
 
 
-@pytest.mark.slow
 def test_the_page_is_accessible(accessible, suite):
     accessible((suite / "report.html").read_text())

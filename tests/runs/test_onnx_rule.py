@@ -36,7 +36,8 @@ def check(model, table):
 
 
 @pytest.mark.parametrize(
-    "learner", ["linear", "additive", pytest.param("trees", marks=pytest.mark.slow)]
+    "learner",
+    ["linear", *(pytest.param(k, marks=pytest.mark.slow) for k in ("additive", "trees"))],
 )
 def test_every_row_of_adult_is_decided_as_by_the_model(learner):
     adult = load_dataset("adult")

@@ -9,7 +9,7 @@ from agnosticfair.data.summary import merge
 from agnosticfair.federation import FitArguments, begun, coordinator_for, fit, in_process, planned
 from agnosticfair.methods import method
 from agnosticfair.protocol.faults import policy
-from agnosticfair.server import deciding, solvers, trying
+from agnosticfair.server import deciding, solvers
 
 ROWS = small_table(600, 1)
 
@@ -55,7 +55,7 @@ def test_thresholds_retreat_only_where_no_decisions_kept_the_limit_for_long():
     state = limited_state(method("fairfl", tau=0.001))
     model, found = modelled(state)
     std = deciding.deviation(state.second_moments, state.here.w)
-    back = trying.retreats(state.here.w, std, state.constant)
+    back = deciding.retreats(state.here.w, std, state.constant)
 
     def retreats(tries, best):
         made = deciding.candidates(replace(state, tries=tries, best=best), model, found)

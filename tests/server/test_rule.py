@@ -23,7 +23,7 @@ from agnosticfair.mathematics.basis import subgroups
 from agnosticfair.mathematics.subgroups import members
 from agnosticfair.methods import method
 from agnosticfair.protocol.faults import policy
-from agnosticfair.server import rule, rule_subgroups, solvers
+from agnosticfair.server import rule, solvers, subgroup_axes
 from agnosticfair.server.plan import Beginning
 
 ROWS = small_table(1200, 2)
@@ -51,7 +51,7 @@ def test_subgroups_have_enough_expected_people(depth):
     state, coordinator = learned(
         method("rule", learner="additive", depth=depth, min_people=15.0), dealt(ROWS, 3)
     )
-    plan, note = rule_subgroups.with_subgroups(with_estimates(state), coordinator.total)
+    plan, note = subgroup_axes.with_subgroups(with_estimates(state), coordinator.total)
     assert not note
     P = out_of_fold(plan.task.estimates, plan.task.encoding, ROWS)
     pi = joint(plan.task.estimates.heads, P)
@@ -73,7 +73,7 @@ def test_subgroups_have_enough_expected_people(depth):
 def test_where_no_subgroup_has_enough_people_the_difference_overall_is_limited():
     chosen_method = method("rule", learner="additive", min_people=5000.0, tau=0.05)
     state, coordinator = learned(chosen_method, {"a": ROWS})
-    plan, _ = rule_subgroups.with_subgroups(with_estimates(state), coordinator.total)
+    plan, _ = subgroup_axes.with_subgroups(with_estimates(state), coordinator.total)
     assert plan.task.subgroups is None
     fitted = fit({"a": ROWS}, chosen_method)
     assert fitted.uncompared == (
@@ -93,7 +93,7 @@ def test_a_third_group_that_is_small_takes_no_subgroup_away():
     state, _ = learned(method("rule", learner="additive"), {"a": rows})
     plan = with_estimates(state)
     masses = np.array([[100.0, 100.0], [50.0, 3.0], [1.0, 2.0]])
-    np.testing.assert_array_equal(rule_subgroups.comparable(plan, masses), [50.0, 3.0])
+    np.testing.assert_array_equal(subgroup_axes.comparable(plan, masses), [50.0, 3.0])
 
 
 def test_a_spike_leaves_bins_for_its_tail():
@@ -110,12 +110,12 @@ def test_too_many_pairs_leave_single_values_and_the_columns_that_differ_most(mon
     chosen_method = method("rule", learner="linear", min_people=5.0)
     state, coordinator = learned(chosen_method, dealt(rows, 3))
     plan = with_estimates(state)
-    every, note = rule_subgroups.with_subgroups(plan, coordinator.total)
+    every, note = subgroup_axes.with_subgroups(plan, coordinator.total)
     assert not note
     axes, pooled = every.task.subgroups.agreed
     maximum = 2 * sum(len(axis.values) for axis in axes[:2]) ** 2
-    monkeypatch.setattr(rule_subgroups, "MAX_NUMBERS", max(maximum, 200))
-    fewer, note = rule_subgroups.with_subgroups(plan, coordinator.total)
+    monkeypatch.setattr(subgroup_axes, "MAX_NUMBERS", max(maximum, 200))
+    fewer, note = subgroup_axes.with_subgroups(plan, coordinator.total)
     assert "columns would" in note
     found_subgroups = fewer.task.subgroups.agreed[1]
     singles = [subgroup for subgroup in pooled if len(subgroup) == 1]
@@ -124,8 +124,8 @@ def test_too_many_pairs_leave_single_values_and_the_columns_that_differ_most(mon
     assert len(
         {a for subgroup in found_subgroups if len(subgroup) == 2 for a, _ in subgroup}
     ) < len(axes)
-    all_differences = rule_subgroups.differences(
-        rule_subgroups.with_subgroup_set(plan, axes, singles), coordinator.total
+    all_differences = subgroup_axes.differences(
+        subgroup_axes.with_subgroup_set(plan, axes, singles), coordinator.total
     )
     assert all_differences.shape == (len(singles),)
     assert (all_differences >= 0).all()
@@ -133,7 +133,7 @@ def test_too_many_pairs_leave_single_values_and_the_columns_that_differ_most(mon
 
 def test_a_fit_says_that_its_subgroups_are_fewer(monkeypatch):
     rows = {"a": small_table(900, 3)}
-    monkeypatch.setattr(rule_subgroups, "MAX_NUMBERS", 200)
+    monkeypatch.setattr(subgroup_axes, "MAX_NUMBERS", 200)
     fitted = fit(rows, method("rule", learner="linear", min_people=5.0), positive="yes")
     assert "single values" in fitted.notes[0]
     assert fitted.converged
@@ -144,9 +144,9 @@ def test_single_values_alone_need_no_pairs(monkeypatch):
         method("rule", learner="linear", depth=1, min_people=5.0), {"a": ROWS}
     )
     plan = with_estimates(state)
-    monkeypatch.setattr(rule_subgroups, "MAX_NUMBERS", 10)
-    few, note = rule_subgroups.with_subgroups(plan, coordinator.total)
+    monkeypatch.setattr(subgroup_axes, "MAX_NUMBERS", 10)
+    few, note = subgroup_axes.with_subgroups(plan, coordinator.total)
     assert not note
     monkeypatch.undo()
-    every, _ = rule_subgroups.with_subgroups(plan, coordinator.total)
+    every, _ = subgroup_axes.with_subgroups(plan, coordinator.total)
     assert few.task.subgroups.agreed[1] == every.task.subgroups.agreed[1]

@@ -14,8 +14,8 @@ from agnosticfair.federation import fit, fit_along
 from agnosticfair.learners.rule import Rule
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.server import trainers
-from agnosticfair.server.trainers import choose
+from agnosticfair.server import solvers
+from agnosticfair.server.solvers import choose
 
 ROWS = small_table(900, 7)
 ADDITIVE = method("rule", learner="additive")
@@ -117,7 +117,7 @@ def test_auto_takes_the_learner_that_is_better_on_held_out_rows(monkeypatch):
     few = fit({"a": ROWS}, method("rule", min_people=5.0), positive="yes")
     assert few.learner == "additive"
     assert {*few.held_out} == {"additive"}
-    monkeypatch.setattr(trainers, "TREES_FROM", 100)
+    monkeypatch.setattr(solvers, "TREES_FROM", 100)
     fitted = fit({"a": ROWS}, method("rule", tau=0.1), positive="yes")
     assert {*fitted.held_out} == {"additive", "trees"}
     assert fitted.learner == choose(fitted.held_out)

@@ -85,6 +85,7 @@ def as_it_was_drawn(key, seed, number, n, size):
     return next(batches(n, size, 1, rng))
 
 
+@pytest.mark.slow
 def test_batches_that_the_coordinator_knows_are_solved_for_the_rows():
     """Sums over known batches of many rounds are linear equations, one unknown row for each: all rows, in the clear,
     out of masked totals, with the site of each, but for one

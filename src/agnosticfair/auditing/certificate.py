@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from html import escape
 from math import ceil, floor, inf, isfinite, nan
 from typing import Any
 
@@ -255,19 +254,6 @@ class Certificate:
 
         # the report draws what this room finds, and is looked up only when somebody looks
         return import_module("agnosticfair.report.certificate").figure(self)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the sentence, and the worst estimable subgroups."""
-        few = self.not_estimable
-        left = f"{len(few):,} more subgroups are not estimable: too few rows." if few else ""
-        rows = "".join(
-            f"<tr><td>{escape(p.name)}</td><td>{p.rows:,}</td><td>{p.difference:.3f}</td>"
-            f"<td>{interval_text(p)}</td></tr>"
-            for p in self.listed(10)
-        )
-        head = f"<tr><th>subgroup</th><th>rows</th><th>{self.quantity}</th><th>{self.confidence:.0%}</th></tr>"
-        table = f"<table>{head}{rows}</table><p>{left}</p>" if rows else ""
-        return f"<p>{escape(str(self))}</p>{table}"
 
     def __str__(self) -> str:
         main = _certified(self) if self.held_out else _measured(self)

@@ -26,27 +26,27 @@ from agnosticfair.protocol.rule import Calibration, SubgroupMasses
 
 
 def probabilities(client: Client, task: Task) -> np.ndarray:
-    """Out-of-fold probabilities of the heads, (H, n), rows as in the table; for ``client.kept``."""
+    """Out-of-fold probabilities of the heads, (H, n), rows as in the table."""
     if task.estimates is None:
         raise FederationError("the request is about estimates and its task has none: ask again")
     return estimates.out_of_fold(task.estimates, task.encoding, client.rows, client.who)
 
 
 def strata(client: Client, task: Task) -> np.ndarray:
-    """Out-of-fold P(Y = y, S = s | x) of ``heads.strata``, (C, n), rows as in the table; for ``client.kept``."""
+    """Out-of-fold P(Y = y, S = s | x) of ``heads.strata``, (C, n), rows as in the table."""
     P = client.cached(task, probabilities)
     assert task.estimates is not None
     return joint(task.estimates.heads, P)
 
 
 def codes(client: Client, task: Task) -> np.ndarray:
-    """Every row's value on every axis of the task's subgroups, (n, axes); for ``client.kept``."""
+    """Every row's value on every axis of the task's subgroups, (n, axes)."""
     assert task.subgroups is not None
     return codes_of(client.rows, task.subgroups.agreed[0], client.who, client.key)
 
 
 def crossed(client: Client, task: Task) -> Crossed:
-    """The same, crossed; for ``client.kept``."""
+    """The same, crossed."""
     assert task.subgroups is not None
     return cross(client.cached(task, codes), sizes_of(task.subgroups.agreed[0]))
 

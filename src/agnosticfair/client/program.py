@@ -26,7 +26,7 @@ from agnosticfair.protocol.rule import ProgramSums
 
 
 def distinct(client: Client, task: Task) -> Distinct:
-    """The rows that differ in label, subgroups or estimates; for ``client.kept``."""
+    """The rows that differ in label, subgroups or estimates."""
     if task.subgroups is None:
         return Distinct(None, client.rows.weights)
     seen = [*client.cached(task, codes).T, *client.cached(task, probabilities)]
@@ -45,8 +45,7 @@ def subgroups_of(client: Client, task: Task, rows: Distinct) -> Memberships:
 
 
 def weight_functions(client: Client, task: Task) -> Weights:
-    """The task's weight functions of the distinct rows: subgroups, or clients or kernels, overall last; for
-    ``client.kept``."""
+    """The task's weight functions of the distinct rows: subgroups, or clients or kernels, overall last."""
     if task.subgroups is not None:
         return subgroups_of(client, task, client.cached(task, distinct))
     ones = np.ones((len(client.rows), 1))
@@ -58,7 +57,7 @@ def weight_functions(client: Client, task: Task) -> Weights:
 
 
 def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> Estimated:
-    """What is estimated of the distinct rows; for ``client.kept``."""
+    """What is estimated of the distinct rows."""
     rows = client.cached(task, distinct)
     eta = client.cached(task, probabilities)[0]
     pi = client.cached(task, strata)
@@ -66,7 +65,7 @@ def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> E
 
 
 def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> Any:
-    """The distinct rows on the client's device; for ``client.kept``."""
+    """The distinct rows on the client's device."""
     from agnosticfair.client.rule_device import rule_rows
 
     b, rows = client.cached(task, weight_functions), client.cached(task, estimated, error_costs)

@@ -150,17 +150,19 @@ def rule_rows(
 
 
 @torch.inference_mode()
-def evaluate(own: RuleRows, points: Points, n: int, bits: int) -> dict[str, np.ndarray]:
+def evaluate(device_rows: RuleRows, points: Points, n: int, bits: int) -> dict[str, np.ndarray]:
     """``scores.evaluate`` on the rows' device, PIECE rows at a time."""
     totals: dict[str, np.ndarray] = {}
-    rows, room = own.rows, room_for(f"the subgroups of {PIECE} rows")
-    with own.y.device, room:
-        for first in range(0, max(len(own.y), 1), PIECE):
+    rows, room = device_rows.rows, room_for(f"the subgroups of {PIECE} rows")
+    with device_rows.y.device, room:
+        for first in range(0, max(len(device_rows.y), 1), PIECE):
             part = slice(first, first + PIECE)
-            b = Memberships(indicators(own.codes[:, part], own.sizes), own.ends)
+            b = Memberships(
+                indicators(device_rows.codes[:, part], device_rows.sizes), device_rows.ends
+            )
             weights = None if rows.weights is None else rows.weights[part]
             piece = Estimated(rows.c[part], rows.pi[:, part], weights)
-            sums = scores.evaluate(piece, b, own.y[part], points, n, bits)
+            sums = scores.evaluate(piece, b, device_rows.y[part], points, n, bits)
             totals = {k: totals.get(k, 0.0) + v for k, v in sums.items()}
     return totals
 

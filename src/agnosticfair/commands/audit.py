@@ -186,15 +186,15 @@ def audit(
     of_rows = {"positive": positive, "threshold": threshold}
     if not as_json:
         tell({file.stem: judged.table}, target, getattr(judged.predictions, "positive", positive))
-    records, kept = {}, True
+    records, holds = {}, True
     for name in names:
         audited = certified(judged, name, options)
-        kept = kept and (limit is None or audited.upper <= limit)
+        holds = holds and (limit is None or audited.upper <= limit)
         rows = _decided(judged, name, of_rows)
         about = {"sensitive_feature": name, "request": request}
         files, records[name] = _files(judged, audited, about, file, secret)
         folder = out if len(names) == 1 else out / name
-        files |= _kept_rows(folder, rows, keep_rows)
+        files |= _rows_file(folder, rows, keep_rows)
         content = page_data(
             [Run(folder, "audit", records[name], decided={ROWS_FILE: rows} if keep_rows else {})]
         )
@@ -208,7 +208,7 @@ def audit(
                 records if len(records) > 1 else records[names[0]], indent=1, allow_nan=False
             )
         )
-    if not kept:
+    if not holds:
         raise Exit(UNCLAIMED)
 
 
@@ -244,7 +244,7 @@ def _files(
     return files, seal
 
 
-def _kept_rows(folder: Path, rows: Decided, keep: bool) -> dict[str, bytes]:
+def _rows_file(folder: Path, rows: Decided, keep: bool) -> dict[str, bytes]:
     """The file of the rows, where it is wanted; else those of an earlier audit go: they are not this certificate's."""
     if keep:
         return {ROWS_FILE: rows.to_bytes()}

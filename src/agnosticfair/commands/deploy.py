@@ -178,9 +178,9 @@ def run(
         try:
             done = run_federation(folder, Notify(on_round, _trouble), timeout)
         except KeyboardInterrupt:
-            kept = any(Path(str(config["checkpoint"])).glob("*"))
+            resumable = any(Path(str(config["checkpoint"])).glob("*"))
             print(
-                f"The run is stopped; the next one {'goes on from its checkpoint' if kept else 'begins anew'}."
+                f"The run is stopped; the next one {'goes on from its checkpoint' if resumable else 'begins anew'}."
             )
             raise typer.Exit(130) from None
     results = {"run": done.run, "folder": str(done.folder), **done.history}
@@ -417,9 +417,9 @@ def policy(
     from agnosticfair.deploy.site import policy_of, site_of
     from agnosticfair.site.policy import words
 
-    found = policy_of(site_of(read_site(file).config))
-    answered, refused = words(found)
-    print(f"Site {found.site!r} answers:")
+    site_policy = policy_of(site_of(read_site(file).config))
+    answered, refused = words(site_policy)
+    print(f"Site {site_policy.site!r} answers:")
     for sentence in answered:
         print(f"  - {sentence}")
     print("It refuses:")

@@ -60,7 +60,6 @@ def fit(
     checkpoint: Annotated[
         Path | None, Option(help="Folder for the state after each round; a killed fit goes on.")
     ] = None,
-    workers: Annotated[int, Option(help="Processes that answer for the clients.")] = 1,
     device: Annotated[
         str | None,
         Option(help="Where a rule's rows are added up, or a network is trained: 'cpu' or 'cuda'."),
@@ -99,9 +98,7 @@ def fit(
     folders = {"--run": run, "--checkpoint": checkpoint}
     _check_places(out, beside, (*files, *(test or ())), force, folders)
     chosen = _method(method, settings, device, limit)
-    roles = _clustered(
-        with_subgroup_set(roles, chosen), cluster, limit, workers > 1 or device is not None
-    )
+    roles = _clustered(with_subgroup_set(roles, chosen), cluster, limit, device is not None)
     target, names = roles.target, roles.sensitive_features
     assert target is not None  # its option is required
     clients = _read(files, test or (), roles, dialect)
@@ -120,7 +117,7 @@ def fit(
     how |= {"sensitive_features": names, "checkpoint": checkpoint, "schema": agreed}
     limits: dict[str, Any] = {"limit": limit, "confidence": confidence, "precision": precision}
     limits["cluster"] = cluster
-    fitted, certified_limit = _fitted(clients, chosen, workers, device, how, limits)
+    fitted, certified_limit = _fitted(clients, chosen, device, how, limits)
     left = leave(fitted, clients, out, target=target, run=run, certified_limit=certified_limit)
     try:
         tested = _tested(fitted.model, test, target, dialect)
@@ -203,7 +200,6 @@ def _method(
 def _fitted(
     clients: Mapping[str, Table | Stream],
     chosen: Method,
-    workers: int,
     device: str | None,
     how: Mapping[str, Any],
     promised: Mapping[str, Any],
@@ -220,7 +216,7 @@ def _fitted(
         def on_round(entry: dict) -> None:
             advance(round_words(entry))
 
-        engine = federation.in_process(clients, workers, device if chosen.rule else None)
+        engine = federation.in_process(clients, device if chosen.rule else None)
         if promised["limit"] is None:
             fitted = federation.fit(engine, chosen, on_round=on_round, **how)
             return replace(fitted, model=federation.knowing(fitted.model, clients)), None
@@ -229,7 +225,7 @@ def _fitted(
                 "a limit is found by several fits, which no checkpoint holds: leave out --checkpoint"
             )
         options = {k: v for k, v in how.items() if k != "checkpoint"}
-        rows_source = engine if workers > 1 or device else clients
+        rows_source = engine if device else clients
         return fit_within(rows_source, chosen, on_round=on_round, **options, **promised)
 
 

@@ -110,7 +110,9 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
     texts = sentences_of(fitted, measures, out)
     texts += [f"Note: {note}" for note in (fitted.exceeds, fitted.uncompared, fitted.costs) if note]
-    texts += [f"Certificate, by {name}: {made}" for name, made in left.certified[0].items()]
+    texts += [
+        f"Certificate, by {name}: {certificate}" for name, certificate in left.certified[0].items()
+    ]
     for text in texts:  # with names from the user's file
         print(plain(text, 8000))
     for event in fitted.events:
@@ -264,10 +266,10 @@ def private_fit(
     fitted.model.save(out)
     cards = card_files(private_card(fitted, target), out.stem)
     write_files(out.parent, cards)
-    certified = {name: str(made) for name, made in certificates(fitted, tables)[0].items()}
+    certified = {name: str(one) for name, one in certificates(fitted, tables)[0].items()}
     if as_json:
-        told = {"certificate": certified, **dict(fitted.model.privacy or {})}
-        return print(json.dumps({"model": str(out), "method": method.name, **told}, indent=1))
+        record = {"model": str(out), "method": method.name, "certificate": certified}
+        return print(json.dumps(record | dict(fitted.model.privacy or {}), indent=1))
     print(f"{method.name}, {fitted.rounds} rounds, {fitted.seconds:.1f} s.")
     for name, sentence in certified.items():
         print(plain(f"Certificate, by {name}: {sentence}", 8000))

@@ -167,7 +167,7 @@ PANELS = {
     "Sites": "state add",
     "Fairness": "taus limit",
     "Set": "depth least mixtures confidence precision",
-    "Training": "method methods seed seeds strict checkpoint workers device secure "
+    "Training": "method methods seed seeds strict checkpoint device secure "
     "epsilon delta ledgers site_rows folds jobs",
     "Output": "out explain as_json force run track onnx key page prometheus alert",
 }

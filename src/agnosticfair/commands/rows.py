@@ -39,8 +39,8 @@ def columns_of(sources: Mapping[str, Table | Stream]) -> dict[str, str]:
     tables = [rows for rows in sources.values() if isinstance(rows, Table)]
     if len(tables) < len(sources):
         return {k: v for rows in sources.values() for k, v in rows.kinds.items()}
-    found = described(concatenate(tables))
-    return found | {k: how for t in tables for k, how in t.how.items() if how.startswith("dropped")}
+    dropped = {k: v for t in tables for k, v in t.how.items() if v.startswith("dropped")}
+    return described(concatenate(tables)) | dropped
 
 
 def positive_of(
@@ -62,12 +62,12 @@ def positive_of(
 
 def tell(sources: Mapping[str, Table | Stream], target: str, positive: str | None) -> None:
     """Print how the columns were read and what counts as positive, before anything is trained."""
-    told = columns_of(sources)
+    columns = columns_of(sources)
     for kind in ("numeric", "categorical"):
-        names = [name for name, how in told.items() if how.startswith(kind)]
+        names = [name for name, how in columns.items() if how.startswith(kind)]
         more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
         _say(f"{kind.capitalize()}: {', '.join(names[:MAX_NAMES]) or 'none'}{more}.")
-    for name, how in told.items():
+    for name, how in columns.items():
         if _notable(how):
             _say(f"{name}: {how}.")
     label, why = positive_of(sources, positive)
@@ -185,12 +185,12 @@ def _scores(
     return entries
 
 
-def show_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
-    """Print what ``scores`` found, two tables per sensitive feature: by client, and by group."""
-    names = list(dict.fromkeys(entry["sensitive_feature"] for entry in found))
+def show_scores(title: str, measures: Sequence[Mapping[str, Any]]) -> None:
+    """Print ``scores``, two tables per sensitive feature: by client, and by group."""
+    names = list(dict.fromkeys(entry["sensitive_feature"] for entry in measures))
     for name in names:
-        entries = [entry for entry in found if entry["sensitive_feature"] == name]
-        own = f"{title}, by {name}" if len(names) > 1 else title
+        entries = [entry for entry in measures if entry["sensitive_feature"] == name]
+        heading = f"{title}, by {name}" if len(names) > 1 else title
         shown = {
             "client": "client",
             "rows": "rows",
@@ -203,15 +203,9 @@ def show_scores(title: str, found: Sequence[Mapping[str, Any]]) -> None:
         }
         if entries[0]["metric"] != "demographic_parity":
             shown["difference"] = entries[0]["metric"].replace("_", " ")
-        show(grid(own, tuple(shown.values()), [[e[key] for key in shown] for e in entries]))
+        show(grid(heading, tuple(shown.values()), [[e[key] for key in shown] for e in entries]))
         print()
-        subgroups = ("positive_rates", "true_positive_rates", "false_positive_rates")
+        rates = ("positive_rates", "true_positive_rates", "false_positive_rates")
         header = (name, "decided positive", "true-positive rate", "false-positive rate")
         groups = entries[0]["positive_rates"]
-        show(
-            grid(
-                "",
-                header,
-                [[g, *(entries[0][subgroup][g] for subgroup in subgroups)] for g in groups],
-            )
-        )
+        show(grid("", header, [[g, *(entries[0][rate][g] for rate in rates)] for g in groups]))

@@ -15,7 +15,7 @@ from agnosticfair.commands import options
 from agnosticfair.commands.options import Columns, Dialect, Force, ModelFile, example, with_dialect
 from agnosticfair.commands.output import check_file, write_files
 from agnosticfair.commands.rows import labelled, scores, show_scores, warned
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, plain
 
 if TYPE_CHECKING:
     from agnosticfair.data.storage import Decided
@@ -88,15 +88,14 @@ def predict(
     table = read_rows(
         file, loaded.encoding, sensitive_features=loaded.further_columns, dialect=dialect
     )
-    kept = read_columns(file, keep or (), called(file), dialect)
+    columns: dict[str, Sequence[Any]] = {**read_columns(file, keep or (), called(file), dialect)}
     labels, positive = (loaded.negative, loaded.positive), loaded.predict(table, called(file))
-    columns: dict[str, Sequence[Any]] = {**kept}
     columns["prediction"] = [labels[k] for k in positive]
     columns["probability"] = loaded.probabilities(table).tolist()
     if explain:
         columns |= _explained(loaded, table)
     for sentence in far_outside(loaded.encoding, table):
-        print("Warning:", sentence)
+        print("Warning:", plain(sentence))
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -110,12 +109,12 @@ def _explained(model: Model, table: Table) -> dict[str, Sequence[Any]]:
     messages = model.explain(table)
     rows = (messages.of_row(i) for i in range(len(table)))
     words = ["; ".join(f"{name} {value:+.4f}" for name, value in row.items()) for row in rows]
-    told = {
+    parts = {
         "score": messages.score,
         "utility": messages.utility,
         "overall": messages.overall - messages.shift,
     }
-    return {**{name: values.tolist() for name, values in told.items()}, "subgroups": words}
+    return {**{name: values.tolist() for name, values in parts.items()}, "subgroups": words}
 
 
 @example("export model.safetensors --onnx model.onnx")
@@ -129,9 +128,11 @@ def export(
     from agnosticfair.runs.export import to_onnx
 
     check_file(onnx, (model,), force, option="--onnx")
-    made = to_onnx(load_model(model))
-    write_files(onnx.parent, {onnx.name: made.SerializeToString()})
-    inputs, outputs = ([v.name for v in ends] for ends in (made.graph.input, made.graph.output))
+    exported = to_onnx(load_model(model))
+    write_files(onnx.parent, {onnx.name: exported.SerializeToString()})
+    inputs, outputs = (
+        [v.name for v in ends] for ends in (exported.graph.input, exported.graph.output)
+    )
     print(f"Written: {onnx}; inputs {', '.join(inputs)}; outputs {', '.join(outputs)}.")
 
 

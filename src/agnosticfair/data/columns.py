@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -219,22 +219,28 @@ def _note(type_: Any) -> str:
 
 
 def without_keys(table: Table, roles: Roles, who: str) -> Table:
-    """The table without identifiers: texts of which nine in ten differ, and whole numbers that all differ
+    """The table without identifiers that nobody named as a number or a category."""
+    keys = keys_of(table, {*roles.numeric, *roles.categorical})
+    table = dropped(table, {k: f"dropped, an identifier: {why}" for k, why in keys.items()})
+    check_texts(table, roles, who)
+    return table
+
+
+def keys_of(table: Table, declared: Collection[str] = ()) -> dict[str, str]:
+    """The features that are identifiers, and why: texts of which nine in ten differ, and whole numbers that all differ
     and are called so or count the rows."""
-    declared = {*roles.numeric, *roles.categorical}
+    sizes = {name: len(column.categories) for name, column in table.categorical.items()}
     keys = {
-        name: f"{len(column.categories):,} of {len(table):,} values differ"
-        for name, column in table.categorical.items()
-        if is_key(name, len(column.categories), len(table)) and name not in declared
+        name: f"{size:,} of {len(table):,} values differ"
+        for name, size in sizes.items()
+        if is_key(name, size, len(table))
     }
     keys |= {
         name: "it numbers the rows"
         for name, values in table.numeric.items()
-        if name not in declared and numbers_rows(name, values)
+        if numbers_rows(name, values)
     }
-    table = dropped(table, {k: f"dropped, an identifier: {why}" for k, why in keys.items()})
-    check_texts(table, roles, who)
-    return table
+    return {name: why for name, why in keys.items() if name not in declared}
 
 
 def described(table: Table) -> dict[str, str]:

@@ -21,6 +21,7 @@ from agnosticfair.deploy.folder import (
     settings_text,
     write,
 )
+from agnosticfair.deploy.frames import server_tls
 from agnosticfair.deploy.masking import LIST, list_text, next_list
 from agnosticfair.deploy.secrets import key_pair, masking_key, public_key, renewed, tls_end
 from agnosticfair.errors import SettingsError
@@ -121,9 +122,11 @@ def status(folder: Path) -> dict[str, Any]:
     if (days := (end - datetime.now(UTC)).days) < SOON:
         alarms.append(f"the TLS certificate ends in {days} days: 'agnosticfair deploy renew'")
     try:
-        registered(settings.folder)
+        server_tls(settings.folder, registered(settings.folder).values())
     except SettingsError as error:
         alarms.append(str(error))
+    except OSError as error:
+        alarms.append(f"tls/server.crt and server.key cannot be used ({error.strerror or error})")
     return report | {"alarms": alarms}
 
 

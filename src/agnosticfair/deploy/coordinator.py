@@ -29,11 +29,14 @@ from agnosticfair.runs.provenance import as_json
 from agnosticfair.settings import from_config
 from agnosticfair.threads import one_thread
 
-Told = Callable[[dict[str, Any]], None]
+OnRound = Callable[[dict[str, Any]], None]
 
 
 def results(
-    engine: RemoteEngine, config: Mapping[str, Any], run: str, on_round: Told = lambda entry: None
+    engine: RemoteEngine,
+    config: Mapping[str, Any],
+    run: str,
+    on_round: OnRound = lambda entry: None,
 ) -> dict[str, bytes]:
     """The files of a run: its fit over the sites, or of a check what the sites said.  on_round: is given every round's
     entry of the history."""
@@ -48,8 +51,8 @@ def results(
     else:
         stated = stated_certificates(certified_limit)
         content = as_content(stated, {})
-        kept = limit_record(certified_limit, stated[content["sensitive_feature"]])
-        certificate = sealed({"run": run, **content, **kept})
+        stated_limit = limit_record(certified_limit, stated[content["sensitive_feature"]])
+        certificate = sealed({"run": run, **content, **stated_limit})
     files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}
@@ -117,58 +120,43 @@ def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def policy_of(config: Mapping[str, Any]) -> Policy:
     """What is done about a missing answer; no question is asked for longer than ``patience`` in all."""
-    named = policy(str(config.get("on-failure", "stop")))
-    min_sites, patience = int(config.get("min-sites") or 1), float(config.get("patience") or 3600.0)
-    return replace(named, min_clients=min_sites, patience=patience)
+    named = policy(str(config["on-failure"]))
+    return replace(
+        named, min_clients=int(config.get("min-sites", 1)), patience=float(config["patience"])
+    )
 
 
 def run_fit(
     engine: RemoteEngine, config: Mapping[str, Any], on_round: Any
 ) -> tuple[Fit, CertifiedLimit | None]:
     """The fit of a run's settings, and what it promises where there is a limit."""
-    if config.get("epsilon"):
-        return _private(engine, config, on_round), None
-    names = sensitive_features_of(config)
-    how: dict[str, Any] = {
-        "positive": config.get("positive") or None,
-        "seed": int(config.get("seed", 0)),
-        "deadline": float(config["deadline"]),
-        "on_failure": policy_of(config),
-        "on_round": on_round,
-        "secure": masks_of(config) or False,
-        "schema": schema_of(config),
-    }
+    names, chosen = sensitive_features_of(config), method_of(config)
+    how = {**_arguments(config), "positive": config["positive"] or None, "on_round": on_round}
+    if config.get(
+        "epsilon"
+    ):  # every site adds its share of the noise, and counts it in its own ledger
+        budget = Budget(config["epsilon"], config["delta"], max_rows=config.get("site-rows", 0))
+        del how["seed"]
+        return fit_private(engine, chosen, budget=budget, sensitive_features=names, **how), None
     if config.get("limit"):
-        options: dict[str, Any] = {
+        limit: dict[str, Any] = {
             name: float(config[name]) for name in ("limit", "confidence", "precision")
         }
         with one_thread():
-            return fit_within(
-                engine, method_of(config), sensitive_features=names or (), **options, **how
-            )
-    checkpoint = config.get("checkpoint") or None
-    return fit(
-        engine, method_of(config), sensitive_features=names, checkpoint=checkpoint, **how
-    ), None
+            return fit_within(engine, chosen, sensitive_features=names or (), **limit, **how)
+    how |= {"checkpoint": config.get("checkpoint")}
+    return fit(engine, chosen, sensitive_features=names, **how), None
 
 
-def _private(engine: RemoteEngine, config: Mapping[str, Any], on_round: Any) -> Fit:
-    """A fit of sums to which every site adds its share of the noise, and counts it in its own ledger."""
-    schema = schema_of(config)
-    assert schema is not None  # 'deploy init' asks for it
-    delta, max_rows = float(config.get("delta") or 1e-5), int(config.get("site-rows") or 0)
-    return fit_private(
-        engine,
-        method_of(config),
-        budget=Budget(float(config["epsilon"]), delta, max_rows=max_rows),
-        schema=schema,
-        sensitive_features=sensitive_features_of(config),
-        positive=config.get("positive") or None,
-        secure=masks_of(config),
-        deadline=float(config["deadline"]),
-        on_failure=policy_of(config),
-        on_round=on_round,
-    )
+def _arguments(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What fits and certificates are both told."""
+    return {
+        "seed": int(config["seed"]),
+        "deadline": float(config["deadline"]),
+        "on_failure": policy_of(config),
+        "secure": masks_of(config) or False,
+        "schema": schema_of(config),
+    }
 
 
 def schema_of(config: Mapping[str, Any]) -> Schema | None:
@@ -183,15 +171,9 @@ def masks_of(config: Mapping[str, Any]) -> Roster | None:
 
 def certify(fitted: Fit, engine: RemoteEngine, config: Mapping[str, Any]) -> dict[str, Any]:
     """The certificate of the model over the sites that made it, unless it is not wanted."""
-    if not config.get("certify", True) and fitted.model.privacy is None:
+    if not config["certify"] and fitted.model.privacy is None:
         return {"sentence": ""}
     dropped = {key for event in fitted.events for key in event.get("without", ())}
     engine = replace(engine, sites=tuple(key for key in engine.sites if key not in dropped))
-    options: dict[str, Any] = {
-        "seed": int(config.get("seed", 0)),
-        "deadline": float(config["deadline"]),
-    }
-    options |= {"secure": masks_of(config) or False, "schema": schema_of(config)}
-    options["on_failure"] = policy_of(config)
     with one_thread():
-        return as_content(*certificates(fitted, engine, **options))
+        return as_content(*certificates(fitted, engine, **_arguments(config)))

@@ -55,11 +55,11 @@ class Link:
     raw: Any
     writer: asyncio.StreamWriter
     seen: float
-    asked: str = ""
+    pending: str = ""
 
     def awaited(self) -> int:
         """Bytes of an answer that may come now."""
-        return MAX_BODY if self.asked else 0
+        return MAX_BODY if self.pending else 0
 
     def alive(self) -> None:
         """Some of a frame came."""
@@ -184,7 +184,7 @@ class Door:
 
     def _post(self, site: str, head: Mapping[str, Any], content: bytes) -> None:
         if link := self.links.get(site):
-            link.asked = str(head["id"])
+            link.pending = str(head["id"])
             link.writer.write(frame(head, content))
 
     def let_in(self, raw: Any) -> None:
@@ -243,8 +243,8 @@ class Door:
         try:
             while True:
                 head, body = await read_frame(reader, link.awaited, link.alive)
-                if link.asked and head.get("id") == link.asked:
-                    link.asked = ""
+                if link.pending and head.get("id") == link.pending:
+                    link.pending = ""
                     self._answers.put((site, head | ({"content": body} if body else {})))
         except Broken as error:
             words = f"what it sent was refused: {error}"

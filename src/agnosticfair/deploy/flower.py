@@ -85,8 +85,8 @@ class FlowerLine:
         if not nodes:
             return
         request = {"id": HELLO, "step": HELLO, "round": 0, "content": b""}
-        asked = [_message(node, request) for node in nodes]
-        for message in self.grid.send_and_receive(asked, timeout=GREETING):
+        messages = [_message(node, request) for node in nodes]
+        for message in self.grid.send_and_receive(messages, timeout=GREETING):
             record = _answer(message)
             if site := plain(record.get("site", ""), 100):
                 self.sites[message.metadata.src_node_id] = site

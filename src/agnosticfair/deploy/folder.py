@@ -307,20 +307,20 @@ def client_files(
     """The one file of a site, or of a relay, which has no rows, and a script that starts it where everything is on one
     machine.  keeper: the public key of who keeps the list of masking keys."""
     kind, run = "relay" if file is None else "site", settings.run
-    own: dict[str, Any] = {"site": key}
+    entry: dict[str, Any] = {"site": key}
     here = {"key": f"../keys/{key}", "log": f"../state/{key}.log"}
     policy = ""
     if file is None:
         here["folder"] = f"../{RELAYS}/{key}"
     else:
-        own |= {"file": str(Path(file).resolve())}
-        own |= {name: value for name, value in settings.columns.items() if name != "min-rows"}
+        entry |= {"file": str(Path(file).resolve())}
+        entry |= {name: value for name, value in settings.columns.items() if name != "min-rows"}
         if run.get("secure"):
-            own["mask-keeper"], here["mask-list"] = keeper, f"../keys/{LIST}"
+            entry["mask-keeper"], here["mask-list"] = keeper, f"../keys/{LIST}"
         if run.get("schema"):
             here["schema"] = f"../{SCHEMA}"
         if run.get("epsilon"):
-            own |= {name: run[name] for name in ("epsilon", "delta", "site-rows") if name in run}
+            entry |= {name: run[name] for name in ("epsilon", "delta", "site-rows") if name in run}
         policy = f"""
 # What this site answers, decided by its own people: 'agnosticfair site policy {key}.toml' says it in words.
 [policy]
@@ -336,7 +336,7 @@ tls-authority = \"\"\"
 \"\"\"
 
 [{kind}]
-{_lines(own)}
+{_lines(entry)}
 {policy}
 [here]
 {_lines(here)}

@@ -62,13 +62,13 @@ class Below:
     def _hello(self) -> dict[str, Any]:
         """Who is below, with their versions; and the list of keys that all of them hold, if it is one."""
         sites = self.engine.clients()
-        told = self.engine.exchange(HELLO, None, sites, self.patience)
-        about = {site: _there(told[site], site) for site in sites}
-        own = {"site": self.relay, "format": FORMAT, "steps": [], "versions": versions()}
-        kept = [one.get("keys") for one in about.values()]
-        own |= {"keys": kept[0]} if all(keys == kept[0] for keys in kept) else {}
+        answers = self.engine.exchange(HELLO, None, sites, self.patience)
+        about = {site: _there(answers[site], site) for site in sites}
+        greeting = {"site": self.relay, "format": FORMAT, "steps": [], "versions": versions()}
+        lists = [one.get("keys") for one in about.values()]
+        greeting |= {"keys": lists[0]} if all(keys == lists[0] for keys in lists) else {}
         below = {site: dict(about[site]["versions"])["agnosticfair"] for site in sites}
-        return {**own, "sites": below}
+        return {**greeting, "sites": below}
 
     def give_up(self) -> None:
         """Wait no longer: nobody is there to take the answer."""

@@ -105,8 +105,8 @@ def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
     usage = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
     hosts = dict.fromkeys((_host(host), _host("localhost"), _host("127.0.0.1")))
     by = (_name(host[:64]), key.public_key(), issuer.subject, signer, _span(DAYS))
-    made = _signed(*by, usage, x509.SubjectAlternativeName(hosts))
-    return {"tls/server.crt": _pem(made), "tls/server.key": _private(key)}
+    certificate = _signed(*by, usage, x509.SubjectAlternativeName(hosts))
+    return {"tls/server.crt": _pem(certificate), "tls/server.key": _private(key)}
 
 
 def tls_end(tls: str) -> datetime:

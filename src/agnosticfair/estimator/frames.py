@@ -16,7 +16,7 @@ import numpy as np
 
 from agnosticfair.auditing.inputs import codes, days, name_of, typed
 from agnosticfair.data.axes import FEATURES, SITE
-from agnosticfair.data.columns import is_key, numbers_rows
+from agnosticfair.data.columns import keys_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import DATED, Column, Table
@@ -98,41 +98,28 @@ def layout_of(
     for name in named:
         if name not in columns:
             raise DataError(f"X has no column {name!r}: name one of {shown(map(str, columns), 12)}")
-    features, texts = _without_keys(X, [name for name in columns if name not in named])
-    categories = {k: tuple(sorted({*v})) for k, v in texts.items() if v is not None}
-    dated = tuple(name for name in features if _values(X, name).dtype.kind == "M")
-    commonest = {k: Counter(sorted(v)).most_common(1)[0][0] for k, v in texts.items() if v}
+    values = {name: _values(X, name) for name in columns if name not in named}
+    texts = {name: _texts(column) for name, column in values.items()}
+    categorical = {name: Column.of(some) for name, some in texts.items() if some is not None}
+    keys = _keys(values, categorical) if hasattr(X, "columns") else {}
+    features = tuple(name for name in values if str(name) not in keys)
+    kept = {k: column for k, column in categorical.items() if str(k) not in keys}
+    dated = tuple(name for name in features if values[name].dtype.kind == "M")
+    commonest = {k: c.categories[np.bincount(c.codes).argmax()] for k, c in kept.items()}
+    categories = {name: column.categories for name, column in kept.items()}
     layout = Layout(features, categories, groups, others, dated, commonest)
     plain = len(features) == len(columns) and not categories and not dated
     return None if plain else layout
 
 
-def _without_keys(
-    X: Any, names: Sequence[Any]
-) -> tuple[tuple[Any, ...], dict[Any, list[str] | None]]:
-    """The features, and the texts of those that are texts, without identifiers, of which a warning tells."""
-    values = {name: _values(X, name) for name in names}
-    texts = {name: _texts(values[name]) for name in names}
-    keys = {}
-    for name in names if hasattr(X, "columns") else ():
-        some = texts[name]
-        distinct = None if some is None else len({*some})
-        if distinct is not None and is_key(str(name), distinct, len(X)):
-            keys[name] = f"{distinct:,} of {len(X):,} values differ"
-        elif (
-            distinct is None
-            and values[name].dtype.kind in "iu"
-            and numbers_rows(str(name), values[name])
-        ):
-            keys[name] = "it numbers the rows"
+def _keys(values: Mapping[Any, np.ndarray], texts: Mapping[Any, Column]) -> dict[str, str]:
+    """The identifiers among the columns of a frame, of which a warning tells."""
+    whole = {str(k): v.astype(float) for k, v in values.items() if v.dtype.kind in "iu"}
+    keys = keys_of(Table(whole, {str(k): column for k, column in texts.items()}, None, {}))
     for name, why in keys.items():
-        warn(
-            f"column {name!r} of X is an identifier ({why}) and no feature: drop it",
-            UserWarning,
-            stacklevel=6,
-        )
-    features = tuple(name for name in names if name not in keys)
-    return features, {name: texts[name] for name in features}
+        said = f"column {name!r} of X is an identifier ({why}) and no feature: drop it"
+        warn(said, UserWarning, stacklevel=6)
+    return keys
 
 
 def numbers_of(layout: Layout, X: Any) -> np.ndarray:

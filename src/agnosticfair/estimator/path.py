@@ -55,8 +55,8 @@ def frontier(
     >>> s = rng.integers(0, 2, 120)
     >>> X = np.c_[rng.normal(s, 1.0), rng.normal(size=120)]
     >>> send = {"estimator": AgnosticFairClassifier("fairfl"), "taus": (0.1, 0.3), "folds": 2}
-    >>> found = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, **send)
-    >>> [point.tau for point in found.points]
+    >>> path = frontier(X, X.sum(axis=1) > 0.5, sensitive_features=s, **send)
+    >>> [point.tau for point in path.points]
     [0.1, 0.3]
     """
     from sklearn.base import clone  # where it is missing, the classifier says so

@@ -299,11 +299,7 @@ def check_decision(rule: Decision, encoding: Encoding, strata: int) -> None:
 def _check_kernels(kernels: Kernels, encoding: Encoding) -> None:
     basis, centres = kernels.basis, kernels.centres
     comes_with_rows = basis.kind in ("function", "subgroups")
-    if (
-        comes_with_rows
-        or isinstance(basis.sigma, str)
-        or is_centred(basis) != (centres is not None)
-    ):
+    if comes_with_rows or is_centred(basis) != (centres is not None):
         raise ValueError("kernels")
     if centres is not None:
         _check_numbers(centres, (basis.kernels, without_bins(encoding).width))

@@ -29,13 +29,12 @@ class Basis:
 
     centres: 'kmeans' (means of rows, by rounds of sums), 'ranges' (drawn from the agreed ranges and categories),
     'rows' (a sample of the training rows, which all clients get to see: never unless asked for) or 'given'.
-    sigma: a width, or 'median' for the median distance of two centres.
     split: every client's rows have Gaussians of their own, which the adversary then weighs apart.
     """
 
     kind: str
     kernels: int = 1
-    sigma: float | str = 1.0
+    sigma: float = 1.0
     centres: str = "kmeans"
     split: bool = False
     columns: tuple[str, ...] | None = None
@@ -57,8 +56,7 @@ class Basis:
         require(COUNT, kernels=self.kernels, bins=self.bins)
         check_depth(self.depth)
         require(SHARE, min_share=self.min_share)
-        if not isinstance(self.sigma, str) or self.sigma != "median":
-            require(POSITIVE._replace(words="a positive number, or 'median'"), sigma=self.sigma)
+        require(POSITIVE, sigma=self.sigma)
 
 
 def constant() -> Basis:
@@ -91,13 +89,13 @@ def by_client() -> Basis:
     return Basis("by_client")
 
 
-def gaussian(kernels: int = 200, sigma: float | str = 1.0, centres: str = "kmeans") -> Basis:
+def gaussian(kernels: int = 200, sigma: float = 1.0, centres: str = "kmeans") -> Basis:
     """Gaussians around centres (eq. Gaussian_kernel): means of training rows, or what is asked for.
 
     Parameters
     ----------
     kernels : int
-    sigma : float or 'median'
+    sigma : float
         Their width.
     centres : {'kmeans', 'ranges', 'rows'}
         How they are found. 'rows', the paper's, shows every client rows of the others.
@@ -216,14 +214,12 @@ def gaussian_kernel(X: np.ndarray, centres: np.ndarray, sigma: float) -> np.ndar
 
 
 def _gaussian_design(basis: Basis, X: np.ndarray, centres: np.ndarray | None) -> np.ndarray:
-    return gaussian_kernel(X, _centres(basis, centres), float(basis.sigma))
+    return gaussian_kernel(X, _centres(basis, centres), basis.sigma)
 
 
 def _centres(basis: Basis, centres: np.ndarray | None) -> np.ndarray:
     if centres is None:
         raise SettingsError(f"a {basis.kind} basis needs centres: draw them before the first round")
-    if isinstance(basis.sigma, str):
-        raise SettingsError(f"sigma {basis.sigma!r} is settled by the centres: draw them first")
     return centres[: basis.kernels]
 
 
@@ -305,12 +301,10 @@ def support(basis: Basis, client: str, clients: Sequence[str]) -> slice:
 
 
 def settled(basis: Basis, centres: np.ndarray) -> Basis:
-    """The basis as its centres, (M, d), make it: no more kernels than centres, and the width that
-    their distance decides."""
+    """The basis with no more kernels than it has centres, (M, d)."""
     if not is_centred(basis):
         return basis
-    sigma = median_distance(centres) if basis.sigma == "median" else basis.sigma
-    return replace(basis, kernels=min(basis.kernels, len(centres)), sigma=sigma)
+    return replace(basis, kernels=min(basis.kernels, len(centres)))
 
 
 def around(K: np.ndarray, weights: np.ndarray | None, trust: float) -> np.ndarray:

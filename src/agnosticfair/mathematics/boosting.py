@@ -22,6 +22,7 @@ from agnosticfair.mathematics.trees import (
     Forest,
     goes_right,
     margins,
+    pack,
     ranks,
 )
 from agnosticfair.threads import compiled
@@ -297,15 +298,6 @@ class Way:
     h: Any = None
 
 
-def _same(one: Forest, other: Forest) -> bool:
-    """Whether two forests are the same, the values of their leaves included."""
-    names = ("column", "threshold", "missing_right", "value", "sets")
-    if one is other:
-        return True
-    same = (np.array_equal(getattr(one, k), getattr(other, k)) for k in names)
-    return one.start == other.start and all(same)
-
-
 def _grows_from(old: Forest, new: Forest, level: int) -> bool:
     """Whether the first levels of two growing trees are the same."""
     nodes = slice(0, 2**level - 1)
@@ -334,8 +326,12 @@ def _way(rows: CodedRows, model: int, done: Forest, now: Forest, level: int) -> 
 
 def _known(way: Way, done: Forest, bins: Bins) -> bool:
     """Whether the trees are those of the way, or one more."""
-    more = len(done) - len(way.done)
-    return 0 <= more <= 1 and _same(way.done, done.first(len(way.done), bins) if more else done)
+    if way.done is done:
+        return True
+    first = done.first(len(way.done), bins)
+    return len(done) - len(way.done) in (0, 1) and np.array_equal(
+        pack([way.done], bins), pack([first], bins)
+    )
 
 
 def _descend(rows: CodedRows, way: Way, tree: Forest, level: int) -> None:

@@ -84,7 +84,7 @@ def nearly_constant(accuracy: float, majority: float, positive: float) -> bool:
     Parameters
     ----------
     accuracy, majority
-        Of the decisions, and of the commonest label given to everybody.
+        Of the decisions, and of the commonest label given to all.
     positive
         The share of positive decisions.
 

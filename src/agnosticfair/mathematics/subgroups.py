@@ -2,7 +2,7 @@
 
 Rows become integer codes Z of shape (n, C), one column per *axis*: a column of the table with its categories, or
 with the bins of a number at agreed edges. A *subgroup* is a conjunction ``((axis, value), ...)``, axes ascending, and
-the empty one is everybody. With the I indicators of all values side by side, sums over all pairs of values are one Gram
+the empty one is overall. With the I indicators of all values side by side, sums over all pairs of values are one Gram
 matrix Z' diag(v) Z, whose diagonal has the single values: no matrix of rows times subgroups is ever made.
 
 Sums are exact, and the same bits for any split of the rows, where v lies on a grid (``linear.on_grid``).
@@ -23,7 +23,7 @@ from agnosticfair.errors import SettingsError
 
 DEEPEST = 3
 EVERY = -1
-"""Stands for everybody among the numbers of subgroups."""
+"""Stands for overall among the numbers of subgroups."""
 
 SITE, FEATURES = "site", "*"
 """The axis whose values are the clients; and what stands for all features among the columns that name subgroups."""

@@ -75,7 +75,7 @@ class Recorder:
     they are not in ``AFTER``, or in all (``SITE``)."""
 
     engine: Engine
-    own_blocks: tuple[str, ...] | None = None
+    without_blocks: tuple[str, ...] | None = None
     seen: dict[tuple[str, str], Explained] = field(default_factory=dict)
 
     def clients(self) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ class Recorder:
             }
         if not isinstance(answer, Masked):
             return said
-        apart = self.own_blocks is not None and step not in self.own_blocks
+        apart = self.without_blocks is not None and step not in self.without_blocks
         return {
             name: f"OF THIS SITE, in a block of its own (refused without shares-site-totals): {text}"
             if apart and name.startswith(BLOCKS)
@@ -180,11 +180,11 @@ def dry_run(
         fit_private(recorder, method, budget=budget, schema=schema, secure=roster, **how)
         return [*recorder.seen.values()]
     engine, keys = in_process(tables), None
-    asked = consents(method)
+    needed = consents(method)
     if secure:
-        engine, keys = rehearsed(engine, consents=asked, schema=schema)
+        engine, keys = rehearsed(engine, consents=needed, schema=schema)
     after = () if SITE in (fairness_of(method).basis.columns or ()) else AFTER
-    recorder = Recorder(engine, after if "shares_site_totals" in asked else None)
+    recorder = Recorder(engine, after if "shares_site_totals" in needed else None)
     fitted = fit(recorder, method, secure=keys or False, schema=schema, **how)
     certificates(fitted, recorder, secure=keys or False, schema=schema)
     return [*recorder.seen.values()]

@@ -113,7 +113,7 @@ class KeyList:
 @dataclass(frozen=True)
 class Masked:
     """A site's answer as integers modulo 2^64 under masks, (N,) uint64.  proof: that it is this site's answer to this
-    request, a tag for the session's coordinator or a signature for everybody, in hexadecimal."""
+    request, a tag for the session's coordinator or a signature for all, in hexadecimal."""
 
     round: int
     site: str

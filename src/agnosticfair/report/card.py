@@ -116,14 +116,16 @@ def _glance(
     """The first screen of the page of this fit, of the feature for which its verdict is the worst; None without a
     certificate."""
     fairness, shown = fitted.method.fairness, []
-    for name, made in certified.items():
-        if isinstance(made, str):
+    for name, certificate in certified.items():
+        if isinstance(certificate, str):
             continue
-        method: dict[str, Any] = {"name": fitted.method.name, "difference": made.difference}
+        method: dict[str, Any] = {"name": fitted.method.name, "difference": certificate.difference}
         method |= {"accuracy": scores["accuracy"], "shadow_price": fitted.price_of_limit}
         method["warnings"] = _warnings(fitted, scores)
-        method |= reached(made.to_json()) | {"rule": fitted.method.rule is not None}
-        if limit is not None and made.upper <= limit:  # of a model that these rows have chosen
+        method |= reached(certificate.to_json()) | {"rule": fitted.method.rule is not None}
+        if (
+            limit is not None and certificate.upper <= limit
+        ):  # of a model that these rows have chosen
             method["subgroups"] = without_ends(method["subgroups"])
         if limit is None and fairness is not None:
             method["scope"] = words.scope_of({"basis": {"kind": fairness.basis.kind}})
@@ -132,9 +134,9 @@ def _glance(
             "kind": "fit",
             "methods": [method],
             "limit": limit if limit is not None else fairness.tau if fairness else None,
-            "metric": asdict(metric_of(made.metric)),
-            "rows": made.n,
-            "rows_are": "rows held out" if made.held_out else "training rows",
+            "metric": asdict(metric_of(certificate.metric)),
+            "rows": certificate.n,
+            "rows_are": "rows held out" if certificate.held_out else "training rows",
             "facts": {"majority_rate": scores["majority"]},
             "clients": [{"method": fitted.method.name, "client": "all rows", "groups": rates}],
         }

@@ -212,7 +212,7 @@ def subgroups_of(certificate: Certificate) -> Json:
     many there are of each."""
     keys = ("name", "rows", "difference", "low", "high", "ratio", "ratio_low", "pair")
 
-    def told(some: Sequence[SubgroupRecord]) -> list[Json]:
+    def entries_of(some: Sequence[SubgroupRecord]) -> list[Json]:
         return [plain({key: getattr(subgroup, key) for key in keys}) for subgroup in some]
 
     able = certificate.worst_first
@@ -224,13 +224,13 @@ def subgroups_of(certificate: Certificate) -> Json:
         {
             "certified": certified,
             "why": f"Measured on {rows}, and not certified.",
-            "estimable": told(certificate.listed(MAX_SUBGROUPS)),
-            "few": told(few[:MAX_FEW]),
+            "estimable": entries_of(certificate.listed(MAX_SUBGROUPS)),
+            "few": entries_of(few[:MAX_FEW]),
             "counts": [len(able), len(certificate.not_estimable)],
             "upper": certificate.upper if certified else None,
             "confidence": certificate.confidence,
             "precision": certificate.precision,
-            "overall": told(certificate.subgroups[:1])[0],
+            "overall": entries_of(certificate.subgroups[:1])[0],
             "ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
         }
     )

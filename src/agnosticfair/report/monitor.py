@@ -41,16 +41,16 @@ def page_data(monitor: Monitor, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _tiles(found: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str, str, str]]:
+def _tiles(content: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str, str, str]]:
     """Label, value, text and kind of what is seen first."""
     count = Counter(p.verdict for p in (verdict.overall, *verdict.subgroups))
     total, limit = count.total(), upper(verdict.limit)
     where = f"{total} subgroup{'s' * (total != 1)}"
-    kept = ", ".join(f"{count[k]} {k}" for k in ("kept", "broken", "not yet known"))
-    decisions = f"each against its own limit, at most {limit}, in {where}: {kept}"
-    mix = "the mix has changed" if found["changed"] else "no change of the mix is shown"
+    states = ", ".join(f"{count[k]} {k}" for k in ("kept", "broken", "not yet known"))
+    decisions = f"each against its own limit, at most {limit}, in {where}: {states}"
+    mix = "the mix has changed" if content["changed"] else "no change of the mix is shown"
     place = f"{verdict.distance:.3f} from the nearest mix in the certified set; {mix}"
-    known = f"groups known of {found['grouped']:,}; {found['undecided']:,} with a value the model does not know"
+    known = f"groups known of {content['grouped']:,}; {content['undecided']:,} with a value the model does not know"
     return [
         ("Decisions", MARKS[verdict.decisions], decisions, _kind(verdict.decisions == "broken")),
         ("Where we are", PLACES[verdict.where], place, _kind(verdict.where == "outside")),

@@ -85,13 +85,14 @@ def page_data(
     runs: Sequence[Run], tested: Decided | None = None, mix: Sequence[str] = ()
 ) -> dict[str, Any]:
     """All that the page of some runs shows."""
-    made = studies(runs, tested, mix)
-    for study in made:
+    all_studies = studies(runs, tested, mix)
+    for study in all_studies:
         study |= {"headline": headline(study), "sentences": sentences(study)}
         study["glance"] = asdict(shown := glance(study)) | {"sign": shown.sign}
-    title = made[0]["title"] if len(made) == 1 else f"{len(made)} studies"
+    one = len(all_studies) == 1
+    title = all_studies[0]["title"] if one else f"{len(all_studies)} studies"
     about = {"version": agnosticfair.__version__, "title": title, "made": date.today().isoformat()}
-    return {**about, "studies": made}
+    return {**about, "studies": all_studies}
 
 
 def report_page(content: dict[str, Any]) -> str:
@@ -125,8 +126,9 @@ def _render(template: str, content: dict[str, Any] | None = None, **values: Any)
         "base-uri 'none'; form-action 'none'"
     )
     data = "" if content is None else as_text(content)
-    own = {"policy": policy, "style": style, "scripts": scripts, "data": data, "kind": ""}
-    return TEMPLATES.get_template(f"{template}.html").render({**(content or {}), **own, **values})
+    common = {"policy": policy, "style": style, "scripts": scripts, "data": data, "kind": ""}
+    context = {**(content or {}), **common, **values}
+    return TEMPLATES.get_template(f"{template}.html").render(context)
 
 
 def as_text(content: Any) -> str:

@@ -1,10 +1,9 @@
-"""Tables of texts, which Markdown, a notebook and the terminal share."""
+"""Tables of texts, for Markdown and the terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -20,27 +19,6 @@ class Grid:
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
     brief: Sequence[int] = ()
-
-
-def html(grids: Iterable[Grid]) -> str:
-    """The grids as plain tables, for a notebook; whatever came out of a user's file is escaped.
-
-    >>> html([Grid("T", "N.", ("", "RD"), (("<fl>", "0.2"),))])
-    '<table><caption>T</caption><tr><th></th><th>RD</th></tr><tr><td>&lt;fl&gt;</td><td>0.2</td></tr></table><p>N.</p>'
-    """
-    lines_of_html = []
-    for grid in grids:
-        lines = [("th", grid.header)] if any(grid.header) else []
-        rows = (
-            "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in line)
-            for kind, line in (*lines, *(("td", line) for line in grid.lines))
-        )
-        caption = f"<caption>{escape(grid.title)}</caption>"
-        lines_of_html.append(
-            f"<table>{caption}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-        )
-        lines_of_html += [f"<p>{escape(grid.note)}</p>"] if grid.note else []
-    return "".join(lines_of_html)
 
 
 def terminal(grid: Grid) -> Group:

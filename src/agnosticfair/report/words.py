@@ -67,7 +67,7 @@ def glance(study: Json) -> Glance:
     state, answer = verdict(study)
     warnings = (text[0].upper() + text[1:] for text in method.get("warnings") or ())
     answer = " ".join((answer, *warnings))
-    tiles = [_asked(study, method), _overall(study, method), _worst(study, method)]
+    tiles = [_limit_tile(study, method), _overall(study, method), _worst(study, method)]
     tiles += [_four_fifths(study, method), _price(study, method)]
     return Glance(state, answer, tuple(tile for tile in tiles if tile))
 
@@ -87,8 +87,12 @@ def verdict(study: Json) -> tuple[str, str]:
         where = "" if bound is None else f"; certified at most {upper(bound, 3)}"
         at_worst = f" overall, {highest:.3f} at worst" if able else ""
         return "", f"No limit was asked for: {what} {measured:.3f}{at_worst} on the {rows}{where}."
-    if highest > limit and bound is not None and (found := _beyond(study, subgroups, limit, what)):
-        return found
+    if (
+        highest > limit
+        and bound is not None
+        and (outcome := _beyond(study, subgroups, limit, what))
+    ):
+        return outcome
     if measured > limit:
         text = f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for."
         return "broken", text
@@ -182,7 +186,7 @@ def _first(study: Json) -> Json:
     return next(m for m in study["methods"] if m["name"] == name)
 
 
-def _asked(study: Json, method: Json) -> tuple[str, str, str]:
+def _limit_tile(study: Json, method: Json) -> tuple[str, str, str]:
     limit, what, subgroups = (
         study.get("limit"),
         study["metric"]["quantity"],
@@ -335,11 +339,11 @@ def _corner(study: Json, method: Json) -> str:
     return f"{text} That is above the certified {upper(bound, 3)}: {why}. It is measured, not certified."
 
 
-def _corner_words(study: Json, found: Json) -> str:
-    columns = zip(study["explorer"]["columns"], found["only"], strict=True)
+def _corner_words(study: Json, corner: Json) -> str:
+    columns = zip(study["explorer"]["columns"], corner["only"], strict=True)
     subgroups = [f"{c['name']} {c['values'][k]}" for c, k in columns if k is not None]
     where = f"with {' and '.join(subgroups)}" if subgroups else "taken together"
-    return f"among the {found['rows']:,} test rows {where}"
+    return f"among the {corner['rows']:,} test rows {where}"
 
 
 # --- what the rows themselves say ---
@@ -351,10 +355,10 @@ def of_decisions(rows: Decided, method: str) -> str:
     rows: with decisions, 0 or 1.
     """
     y, y_hat, names = rows.y, rows.decisions[method], rows.s.categories
-    found = scoring.positive_rates(y_hat, rows.s.codes, y, len(names))
+    rates = scoring.positive_rates(y_hat, rows.s.codes, y, len(names))
     right, base = scoring.accuracy(y, y_hat), scoring.positive_rate(y)
     majority, positive = scoring.majority_rate(y), scoring.positive_rate(y_hat)
-    shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, found.tolist(), strict=True))
+    shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, rates.tolist(), strict=True))
     return (
         f"Right on {right:.4f} of the rows, a constant decision on {majority:.4f}; positive labels "
         f"{base:.4f}, positive decisions {positive:.4f}; true-positive rates: {shown}."
@@ -421,21 +425,21 @@ def doubts_of_rows(rows: Decided) -> list[str]:
 def doubts_of_fit(events: Sequence[Json], certificate: Json, sensitive_feature: str) -> list[str]:
     missing = [e for e in events if e["event"] in ("no answer", "restated")]
     said = (f"{k} {v}" for event in missing for k, v in event.items())
-    told = [f"Replies were missing: {', '.join(said)}."] if missing else []
+    doubts = [f"Replies were missing: {', '.join(said)}."] if missing else []
     others = certificate.get("others") or {}
     if others:
-        told.append(f"The groups here are those of {sensitive_feature!r}, the worst.")
-    told += [f"By {name!r} it is: {says}" for name, says in others.items()]
-    return told + doubts_of_certificate(certificate)
+        doubts.append(f"The groups here are those of {sensitive_feature!r}, the worst.")
+    doubts += [f"By {name!r} it is: {says}" for name, says in others.items()]
+    return doubts + doubts_of_certificate(certificate)
 
 
 def doubts_of_certificate(certificate: Json) -> list[str]:
     if "subgroups" not in certificate:
         return [certificate.get("sentence") or "There is no certificate."]
-    made = Certificate.from_json(certificate)
+    parsed = Certificate.from_json(certificate)
     few = [
         f"Group {rate.group!r} has only {rate.rows} rows in the certificate: its rates are uncertain."
-        for rate in made.subgroups[0].rates
+        for rate in parsed.subgroups[0].rates
         if rate.rows < FEW_ROWS
     ]
-    return [*made.warnings, *few]
+    return [*parsed.warnings, *few]

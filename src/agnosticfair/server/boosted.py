@@ -36,8 +36,6 @@ from agnosticfair.mathematics.growing import (
 from agnosticfair.mathematics.trees import pack
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.rule import FineCounts, Level, PackedTrees
-from agnosticfair.server.learning import start_of as start_of
-from agnosticfair.server.learning import worst_cases as worst_cases
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
 
 MAX_BINS = 255

@@ -18,8 +18,7 @@ import numpy as np
 
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.errors import ModelError, SettingsError
-from agnosticfair.server.solvers import SOLVERS, SolverState
-from agnosticfair.server.trainers import TRAINERS
+from agnosticfair.server.solvers import SOLVERS, TRAINERS, SolverState
 
 FORMAT = "agnosticfair-checkpoint-3"
 FILE = "checkpoint.safetensors"

@@ -12,8 +12,9 @@ deviation: further away the gradients say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Request, Sums, Trials
-from agnosticfair.server import adversaries, exact, trying
+from agnosticfair.server import adversaries, exact
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 NEAR, SETTLED, PATIENCE, MAX_REFUSED = 1e-2, 1e-4, 6, 2
@@ -44,6 +45,18 @@ megabyte."""
 
 FIRST_DAMPING, TOLERATED = 1e-2, 1.5e-3
 """Decisions are steps, and rows lie on the threshold: a limit kept to TOLERATED is kept."""
+
+ALONG = (0.3, 0.6, 1.0)
+"""How far along each proposed step trials lie."""
+
+JITTER = (0.01, 0.02, 0.04, 0.07, 0.11)
+"""By which shares of their deviation scores are moved at random."""
+
+SCALES, RETREATS = (1.0, 0.5, 0.25), (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+"""Shares of the scores' deviation by which thresholds are moved where no decisions within the limit are known."""
+
+TRIALS = tuple(product((0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8)))
+"""Steps are proposed with these times the damping, and aim at this share of tau under it."""
 
 COOL, FAR = 0.6, 0.5
 """A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
@@ -255,13 +268,12 @@ def after_trials(state: LimitedState, reply: Reply) -> LimitedState:
     assert W is not None
     assert state.step is not None
     every = [
-        adversaries.drawn_together(game, trying.of_trial(here.sums, reply.sums, t))
-        for t in range(len(W))
+        adversaries.drawn_together(game, of_trial(here.sums, reply.sums, t)) for t in range(len(W))
     ]
     losses = np.array([adversaries.loss_of(game, sums)[0] for sums in every])
     losses += (W * W) @ adversaries.ridge_of(game) / 2
     stricter = 1.0 if state.best is not None else STRICTER ** max(state.tries - 2, 0)
-    t, worst = trying.best_of(
+    t, worst = best_of(
         losses,
         np.array([sums["psi_hat"] for sums in every]),
         np.concatenate([here.cuts, state.step.cuts]),
@@ -273,7 +285,7 @@ def after_trials(state: LimitedState, reply: Reply) -> LimitedState:
     if state.best is not None and state.since + 1 >= PATIENCE:
         outcome = "converged"
     end = here if outcome == "running" else state.best or here
-    damping = state.damping * trying.damped(t) * (1.0 if gain > 0 else 3.0)
+    damping = state.damping * TRIALS[t % len(TRIALS)][0] * (1.0 if gain > 0 else 3.0)
     entry = round_entry(state, end, gain > 0, state.step, gain)
     entry |= {"step": float(np.abs(W[t] - here.w).max())}
     if outcome == "running":  # what else is known is of another w
@@ -300,16 +312,89 @@ def candidates(
     assert second_moments is not None
     cuts = np.concatenate([solved_step.cuts, here.cuts])
     steps = []
-    for times, lower in trying.TRIALS:
+    for times, lower in TRIALS:
         aimed = replace(model, aim=model.aim - lower * state.fairness.tau)
         programs = program(state, aimed, times * state.damping, solved_step.alphas, cuts)
         steps.append(minimise(*programs).x[: len(here.w)])
     std, maximum = deviation(second_moments, here.w), max_trials(state.game)
-    trial_weights = trying.around(here.w, np.array(steps))[:maximum]
+    along = [share * np.array(steps) for share in ALONG]
+    trial_weights = here.w + np.concatenate(along)[:maximum]
     if state.best is None and state.tries >= RETREAT:
-        back = trying.retreats(here.w, std, state.constant)[:maximum]
+        back = retreats(here.w, std, state.constant)[:maximum]
         trial_weights = np.concatenate([trial_weights[: maximum - len(back)], back])
-    return trying.beside(trial_weights, second_moments, std, state.round, maximum)
+    return beside(trial_weights, second_moments, std, state.round, maximum)
+
+
+def beside(
+    trials: np.ndarray, second_moments: np.ndarray, deviation: float, seed: int, maximum: int
+) -> np.ndarray:
+    """The trials (T, D) and up to ``maximum`` in all, moved at random: scores by a share of their deviation, in the
+    metric X'X / n."""
+    D, more = len(second_moments), max(maximum - len(trials), 0)
+    root = np.linalg.cholesky(second_moments + 1e-4 * np.eye(D))
+    z = np.random.default_rng(seed).standard_normal((more, D))
+    size = deviation * np.resize(JITTER, more) / np.sqrt(D)
+    bases = trials[np.arange(more) % len(trials)]
+    return np.concatenate([trials, bases + size[:, None] * np.linalg.solve(root.T, z.T).T])
+
+
+def retreats(w: np.ndarray, deviation: float, constant: float | None) -> np.ndarray:
+    """Trials (T, D) with the threshold moved towards a constant decision, which keeps every limit; the same
+    decisions from smaller scores, which cost less; and that answer itself.
+
+    constant: its intercept, so that thresholds move towards the commoner label; None where that is not known.
+    """
+    ways = (-1.0, 1.0) if constant is None else (float(np.sign(constant)) or -1.0,)
+    shifts = deviation * np.outer(ways, RETREATS).ravel()
+    moved = np.tile(w, (len(shifts), 1))
+    moved[:, -1] += shifts
+    thresholds = [scale * moved for scale in SCALES]
+    if constant is not None:
+        thresholds.append(np.append(np.zeros(len(w) - 1), constant)[None])
+    return np.concatenate(thresholds)
+
+
+def best_of(
+    losses: np.ndarray,
+    psi: np.ndarray,
+    cuts: np.ndarray,
+    merit: Callable[[float, float], float],
+    search: Callable[[int], np.ndarray],
+) -> tuple[int, float]:
+    """The trial of least merit, and the worst difference of its decisions.
+
+    Parameters
+    ----------
+    losses, psi
+        Of every trial, (T,) and (T, G, F + 1).
+    cuts
+        Known ones, (k, G, F + 1): what they show bounds each trial's merit from below.
+    merit
+        Of a loss and a worst difference.
+    search
+        From a trial to its worst cuts; they bound the other trials, too, so that few are searched.
+    """
+    worst = _shown(cuts, psi)
+    searched: set[int] = set()
+    while True:
+        t = int(np.argmin([merit(*pair) for pair in zip(losses, worst, strict=True)]))
+        if t in searched:
+            return t, float(worst[t])
+        searched.add(t)
+        worst = np.maximum(worst, _shown(search(t), psi))
+
+
+def _shown(cuts: np.ndarray, psi: np.ndarray) -> np.ndarray:
+    """The largest value of the cuts in each trial, (T,), at least 0."""
+    return np.einsum("kgm,tgm->tk", cuts, psi).max(axis=1, initial=0.0)
+
+
+def of_trial(
+    sums: Mapping[str, np.ndarray], reply: Mapping[str, np.ndarray], t: int
+) -> dict[str, np.ndarray]:
+    """What is known of one trial: its loss and decisions, with the masses, which no w changes."""
+    masses = {name: sums[name] for name in ("psi_theta", "psi_theta_L")}
+    return {**masses, **{name: value[t] for name, value in reply.items()}}
 
 
 def max_trials(game: adversaries.Game) -> int:

@@ -21,7 +21,7 @@ from agnosticfair.methods import Method
 from agnosticfair.protocol.grid import exponents
 from agnosticfair.protocol.messages import Reply
 from agnosticfair.protocol.rule import Learn, hessian_numbers
-from agnosticfair.server.plan import Beginning, Plan, Start, trained_heads
+from agnosticfair.server.plan import Beginning, Plan, trained_heads
 
 RIDGE = 1.0
 """Weight of |w|^2 / 2 beside the sum over rows, at least: what a row weighs."""
@@ -272,16 +272,6 @@ def _quasi_newton(
 def estimates_of(state: Learning, plan: Plan) -> Estimates:
     """What was learned, for the task."""
     return Estimates(state.kind, state.heads, state.folds, state.seed, {"w": state.w})
-
-
-def worst_cases(state: Any) -> tuple[float, float]:
-    """Nothing is limited yet."""
-    return float("nan"), float("nan")
-
-
-def start_of(state: Any) -> Start | None:
-    """A learner begins anew."""
-    return None
 
 
 def init(plan: Plan, beginning: Beginning) -> Learning:

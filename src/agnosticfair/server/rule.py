@@ -32,15 +32,15 @@ from agnosticfair.server.plan import (
     heads_of,
     trained_heads,
 )
-from agnosticfair.server.rule_subgroups import with_subgroups
-from agnosticfair.server.solvers import SOLVERS, SolverState
-from agnosticfair.server.subgroup_axes import by_column, with_subgroup_set
-from agnosticfair.server.trainers import (
+from agnosticfair.server.solvers import (
+    SOLVERS,
     TRAINERS,
     Learned,
+    SolverState,
     choose,
     learners_to_try,
 )
+from agnosticfair.server.subgroup_axes import by_column, with_subgroup_set, with_subgroups
 
 BINS, MIN_BINS, ROWS = 32, 4, 300
 """Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each, or

@@ -47,16 +47,8 @@ NOISE = (1e-3, 1e6)
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a request is held against.
-
-    Parameters
-    ----------
-    policy : SitePolicy
-    outline : SummaryStatistics
-        Of the schema; without one, what this site sent of its rows.
-    bins : callable
-        From a column, its edges and a fold to whether enough rows lie in every bin.
-    """
+    """What a request is held against.  outline: of the schema; without one, what this site sent of its rows.  bins:
+    from a column, its edges and a fold to whether enough rows lie in every bin."""
 
     policy: SitePolicy
     outline: SummaryStatistics
@@ -237,7 +229,7 @@ def _clients(by: Judgement, task: Task) -> None:
 def check_kernels(by: Judgement, basis: Basis) -> None:
     apart = is_apart(basis) and not by.policy.shares_site_totals
     need(not apart, "totals would have a block of this site's own (shares-site-totals)")
-    if is_centred(basis) and not isinstance(basis.sigma, str):
+    if is_centred(basis):
         need(basis.sigma >= MIN_SIGMA, f"kernels are narrower than {MIN_SIGMA:g}")
 
 

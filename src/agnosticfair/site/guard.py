@@ -59,15 +59,7 @@ def refused(site: str, step: str, cause: str) -> Refused:
 
 @dataclass
 class Quiet:
-    """A function of the rows whose errors tell nothing: whatever goes wrong is one and the same refusal.
-
-    Parameters
-    ----------
-    site : str
-        Its name.
-    answer : callable
-        From (step, request) to the answer.
-    """
+    """A function of the rows whose errors tell nothing: whatever goes wrong is one and the same refusal."""
 
     site: str
     answer: Handler
@@ -280,20 +272,7 @@ def _read_edges(path: Path, rows: str) -> dict[tuple[str, Fold | None], tuple[fl
 
 
 def guarded(policy: SitePolicy, answer: Handler, path: Path | None = None, rows: str = "") -> Guard:
-    """A function of the rows behind a policy.
-
-    Parameters
-    ----------
-    policy : SitePolicy
-    answer : callable
-        From (step, request) to the answer; one that adds noise is silent about rows by itself.
-    path, rows : Path, str
-        As ``Guard`` has them.
-
-    Returns
-    -------
-    Guard
-    """
+    """A function of the rows behind a policy; one that adds noise is silent about rows by itself."""
     plain = policy.epsilon or not policy.hidden
     return Guard(policy, answer if plain else Quiet(policy.site, answer), path=path, rows=rows)
 
@@ -307,25 +286,8 @@ def rehearsed(
     site_rows: int = 0,
     rows: Mapping[str, str] | None = None,
 ) -> tuple[InProcess, Roster]:
-    """The engine with every client behind a policy and masks, and their public keys.
-
-    Parameters
-    ----------
-    engine : InProcess
-    may_drop : bool
-        Whether clients go on without some.
-    consents : iterable of str
-        What the clients consent to: fields of ``SitePolicy`` that are True.
-    schema : Schema, optional
-    epsilon, site_rows : float, int
-        As ``SitePolicy`` has them, of clients that add noise.
-    rows : mapping of str to str, optional
-        Of these clients, a hash of the rows of each.
-
-    Returns
-    -------
-    InProcess, Roster
-    """
+    """The engine with every client behind a policy and masks, and their public keys.  consents: fields of
+    ``SitePolicy`` that are True.  rows: of clients that add noise, a hash of the rows of each."""
     if not isinstance(engine, InProcess):
         raise SettingsError(
             "secure sums over an engine need its sites' public keys: give them as secure={site: key}"
@@ -347,7 +309,7 @@ def rehearsed(
             open_steps=policy.open_steps,
             rows=(rows or {}).get(one.site, ""),
         )
-    return replace(engine, handlers=sites, _pool=[]), roster
+    return replace(engine, handlers=sites), roster
 
 
 def rehearsal_policy(

@@ -202,22 +202,8 @@ OTHER = "other"
 
 
 def shown_rows(table: Table, columns: Sequence[str] = (), min_rows: int = 1) -> Table:
-    """The rows with the listed columns alone, and values that few rows have as the value 'other'.
+    """The rows with the listed features alone (all where none is listed), and values of fewer rows as 'other'.
 
-    Parameters
-    ----------
-    table : Table
-    columns : sequence of str
-        Features that may be shown; all where none is listed. Label and sensitive features are not among them.
-    min_rows : int
-        Values of fewer rows are not shown.
-
-    Returns
-    -------
-    Table
-
-    Examples
-    --------
     >>> rows = Table({}, {"job": Column.of(["a", "a", "b", "c"])}, None, {})
     >>> shown_rows(rows, (), 2).categorical["job"].categories
     ('a', 'other')

@@ -23,6 +23,7 @@ from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
 from agnosticfair.deploy import coordinator, node
 from agnosticfair.deploy import site as site_process
+from agnosticfair.deploy.folder import RUN
 from agnosticfair.deploy.node import Joined
 from agnosticfair.deploy.results import publish
 from agnosticfair.errors import FederationError, ModelError, SettingsError
@@ -346,7 +347,14 @@ def run_over(line, config):
 
 
 def run_server(files, out, **changes):
-    config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(out)}
+    config = {
+        **RUN,
+        "method": "fairfl",
+        "sites": ",".join(files),
+        "deadline": 20.0,
+        "out": str(out),
+    }
+    config |= {"on-failure": "stop", "min-sites": 1, "sensitive-features": "sex"}
     config |= {"checkpoint": str(out / "state")}
     config |= {name.replace("_", "-"): value for name, value in changes.items()}
     shown = {"shows-rows": changes.get("centres") == "rows", "min-rows": 1}  # few, in fifths
@@ -397,7 +405,13 @@ def test_a_run_goes_on_from_its_checkpoint(files, tmp_path, network):
 
 
 def test_a_site_that_refuses_the_certificate_still_gives_a_model(files, tmp_path):
-    config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
+    config = {
+        **RUN,
+        "method": "fl",
+        "sites": ",".join(files),
+        "deadline": 20.0,
+        "out": str(tmp_path),
+    }
     _, line = engine_over(files, south={"allow": "statistics,sums"})
     run_over(line, config)
     assert (tmp_path / "model.safetensors").is_file()
@@ -441,7 +455,13 @@ def test_a_certificate_asks_no_site_for_a_row(files, tmp_path, name, more, rows)
 
 
 def test_a_restated_problem_has_its_model_and_its_certificate(files, tmp_path):
-    config = {"method": "fairfl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
+    config = {
+        **RUN,
+        "method": "fairfl",
+        "sites": ",".join(files),
+        "deadline": 20.0,
+        "out": str(tmp_path),
+    }
     _, line = engine_over(files, south={"allow": "statistics"})
     run_over(line, config | {"on-failure": "drop"})
     rest = [files["east"], files["north"]]
@@ -475,7 +495,13 @@ def test_a_site_of_another_message_format_ends_the_run_by_name(files, tmp_path, 
 
 
 def test_a_model_of_too_few_sites_is_no_success(files, tmp_path):
-    config = {"method": "fl", "sites": ",".join(files), "deadline": 20.0, "out": str(tmp_path)}
+    config = {
+        **RUN,
+        "method": "fl",
+        "sites": ",".join(files),
+        "deadline": 20.0,
+        "out": str(tmp_path),
+    }
     config |= {"on-failure": "drop", "min-sites": 2}
     declines = {"min-rows": 1000}
     _, line = engine_over(files, south=declines, north=declines)
@@ -590,6 +616,7 @@ def test_secure_sums_over_a_line_give_the_same_model(name, network, files, tmp_p
         fit(engine, "fairfl")
 
 
+@pytest.mark.slow
 def test_private_sums_over_a_line_spend_a_budget_at_the_sites(files, tmp_path):
     """From 'deploy init' to the model: every site adds its share of the noise, and keeps its own ledger."""
     from agnosticfair.data.schema import schema_of
@@ -739,6 +766,7 @@ def test_privacy_without_what_it_needs_is_refused(files):
         site_of(node_config("north", "a.csv", **private))
 
 
+@pytest.mark.slow
 def test_rows_that_change_in_a_run_or_before_it_is_resumed_are_refused_with_the_site(
     files, tmp_path
 ):
@@ -771,14 +799,20 @@ def test_rows_that_change_in_a_run_or_before_it_is_resumed_are_refused_with_the_
     # in the certificate's phase, too
     files["north"].write_bytes(fewer)
     with pytest.raises(FederationError, match=r"'north'.*changed"):
-        coordinator.certify(resumed, engine, {"deadline": 60.0})
+        coordinator.certify(resumed, engine, {**RUN, "on-failure": "stop", "min-sites": 1})
 
 
 def test_a_site_lost_in_the_certificates_phase_ends_the_run_and_keeps_the_checkpoint(
     files, tmp_path
 ):
     """It was exit 0, without a certificate and without a checkpoint."""
-    config = {"method": "fl", "sites": ",".join(files), "deadline": 1.0, "out": str(tmp_path)}
+    config = {
+        **RUN,
+        "method": "fl",
+        "sites": ",".join(files),
+        "deadline": 1.0,
+        "out": str(tmp_path),
+    }
     config |= {"checkpoint": str(tmp_path / "kept"), "on-failure": "stop"}
     _, line = engine_over(files)
     counting = {"histograms", "decisions", "subgroup_counts"}

@@ -169,9 +169,3 @@ def test_a_list_without_a_site_and_one_site_alone_are_refused():
         fit(engine, "fl", positive="yes", secure=dict(list(roster.items())[:2]))
     with pytest.raises(SettingsError, match=r"total.*1 site"):
         fit({"alone": ROWS}, "fl", positive="yes", secure=True)
-
-
-def test_worker_processes_mask_as_well():
-    plain = fit(dealt(ROWS, 3), "fl", positive="yes")
-    secure = fit(in_process(dealt(ROWS, 3), workers=2), "fl", positive="yes", secure=True)
-    same(plain, secure)

@@ -95,7 +95,9 @@ def provenance(about: Json) -> str:
         f"**{kind.capitalize()} {span(seeds)}**, {about['cells']} cells, code of commit"
         f"{'s' * (len(commits) > 1)} {', '.join(f'`{c}`' for c in commits)} ({clean} local changes)."
     ]
-    fewer = [f"{d} {span(of_it)}" for d, of_it in about["seeds"].items() if of_it and of_it != seeds]
+    fewer = [
+        f"{d} {span(of_it)}" for d, of_it in about["seeds"].items() if of_it and of_it != seeds
+    ]
     absent = [d for d, of_it in about["seeds"].items() if not of_it]
     words += [f"Of some only: {'; '.join(fewer)}."] if fewer else []
     words += [f"Not run: {', '.join(absent)}."] if absent else []

@@ -9,7 +9,7 @@ Methods that treat clients one by one (``afl``'s mixture, plain averages) see re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -48,23 +48,3 @@ class Relay:
             return together(answers, key)
         except (AgnosticFairError, ValueError) as error:
             return Failure(f"its clients do not add up: {error}", final=True)
-
-
-def tree(engines: Mapping[str, Engine], fan: int) -> Relay:
-    """Relays over these engines, none with more than ``fan`` below it.
-
-    >>> from agnosticfair.protocol.engines.in_process import InProcess
-    >>> from agnosticfair.protocol.messages import Reply
-    >>> leaves = {str(k): InProcess({"a": lambda step, payload: Reply(1, {})}) for k in range(5)}
-    >>> tree(leaves, 2).clients()
-    ('0', '1')
-    """
-    if fan < 2:
-        raise SettingsError(f"a relay over {fan} engines does nothing: give a fan of two or more")
-    level: dict[str, Engine] = dict(engines)
-    while len(level) > fan:
-        names: Sequence[str] = sorted(level)
-        branches = [names[k : k + fan] for k in range(0, len(names), fan)]
-        digits = len(str(len(branches) - 1))
-        level = {f"{k:0{digits}}": Relay({n: level[n] for n in p}) for k, p in enumerate(branches)}
-    return Relay(level)

@@ -75,10 +75,10 @@ class RemoteEngine:
         while len(answers) < len(keys) and (now := time.monotonic()) < end:
             self._post(request, [key for key in keys if key not in answers])
             for key, answer in self.line.collect(min(0.2, end - now)):
-                asked = self._posted.get(key, ("", None))[0]
-                if asked == answer.get("id"):
+                posted = self._posted.get(key, ("", None))[0]
+                if posted == answer.get("id"):
                     del self._posted[key]
-                if asked == answer.get("id") == identity and key in keys:
+                if posted == answer.get("id") == identity and key in keys:
                     answers[key] = self._read(step, number, key, answer, len(content))
             if now - self._looked > LOOK:
                 causes, self._looked = self._away(k for k in keys if k not in answers), now

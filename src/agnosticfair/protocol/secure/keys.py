@@ -2,7 +2,7 @@
 reply is a site's answer to this very request.
 
 That proof is a tag (Poly1305, under a key that is used once), which convinces the session's coordinator and costs next
-to nothing; where nobody coordinates it is a signature (Ed25519), which convinces everybody.
+to nothing; where nobody coordinates it is a signature (Ed25519), which convinces anyone.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ class SecureSite:
             )
 
     def _proof(self, known: Session, request: bytes, values: np.ndarray) -> str:
-        """For the coordinator, or where there is none for everybody."""
+        """For the coordinator, or where there is none for all."""
         if known.invitation.coordinator:
             return tag(known.reply_key, request, values)
         return signature(self.identity, request, values)

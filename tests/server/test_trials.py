@@ -13,7 +13,7 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.basis import gaussian
 from agnosticfair.methods import method
 from agnosticfair.protocol.requests import Trials
-from agnosticfair.server import trying
+from agnosticfair.server import deciding
 
 METHOD = replace(method("agnosticfair", kernels=6, sigma=0.9), basis=gaussian(4, 0.9))
 
@@ -47,17 +47,17 @@ def test_the_best_trial_is_that_of_brute_force_though_few_are_searched():
 
         worst = np.einsum("kgm,tgm->tk", cuts, psi).max(axis=1, initial=0.0)
         true = np.argmin([merit(*pair) for pair in zip(losses, worst, strict=True)])
-        t, found = trying.best_of(losses, psi, cuts[:1], merit, search)
+        t, found = deciding.best_of(losses, psi, cuts[:1], merit, search)
         assert (t, found) == (true, pytest.approx(worst[true]))
         assert len(searched) == len({*searched})
 
 
 def test_retreats_decide_alike_at_any_scale_and_end_in_one_answer():
     X = np.hstack([np.random.default_rng(0).normal(size=(200, 2)), np.ones((200, 1))])
-    made = trying.retreats(np.array([1.0, -2.0, 0.3]), 2.2, -0.5)
+    made = deciding.retreats(np.array([1.0, -2.0, 0.3]), 2.2, -0.5)
     decided = X @ made.T > 0
-    moves = len(trying.RETREATS)
-    for k in range(1, len(trying.SCALES)):
+    moves = len(deciding.RETREATS)
+    for k in range(1, len(deciding.SCALES)):
         np.testing.assert_array_equal(decided[:, :moves], decided[:, k * moves : (k + 1) * moves])
     assert (np.diff(decided[:, :moves].mean(axis=0)) <= 0).all()
     assert not decided[:, -1].any()
