@@ -3,11 +3,9 @@
 import pandas as pd
 from gallery import FILES, FOLDER, run
 
-rows = pd.read_parquet(FILES / "oulad.parquet")
+rows = pd.read_parquet(FILES / "oulad.parquet").sample(frac=1.0, random_state=0)
 first = rows["code_presentation"].str.startswith("2013")
-rows = rows.drop(columns=["code_presentation", "code_module", "gender"]).sample(
-    frac=1.0, random_state=0
-)
+rows = rows.drop(columns=["code_presentation", "code_module", "gender"])
 rows[first].to_csv(FOLDER / "2013.csv", index=False)
 later = rows[~first]
 later[:9000].to_csv(FOLDER / "2014.csv", index=False)

@@ -354,13 +354,13 @@ def summarised(coordinator: Coordinator, run: FitArguments) -> SummaryStatistics
 def statistics_of_all(
     coordinator: Coordinator, of_each: Mapping[str, SummaryStatistics]
 ) -> SummaryStatistics:
-    """What the clients' summaries add up to; with secure sums their counts are asked for as a total."""
+    """What the clients' summaries add up to; with secure sums their counts are requested as a total."""
     agreed = merge(of_each)
     return agreed if coordinator.secure is None else counts_of_all(coordinator, agreed)
 
 
 def counts_of_all(coordinator: Coordinator, agreed: SummaryStatistics) -> SummaryStatistics:
-    """The summary statistics of labels, groups, ranges and categories that are agreed on: only counts are asked for."""
+    """The summary statistics of labels, groups, ranges and categories that are agreed on: only counts are requested."""
     statistics = counted(agreed, coordinator.total(Broadcast(0, UNCOUNTED, Counts(agreed))).sums)
     for name, groups in agreed.groups.items():
         if coordinator.secure is not None and (

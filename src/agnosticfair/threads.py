@@ -65,7 +65,7 @@ def walked(
     jobs: int = 1,
     on_done: Callable[[Result], Any] | None = None,
 ) -> list[list[Result]]:
-    """As ``spread``, where a task makes one thing after the other, all in one process: what each made.
+    """As ``parallel``, where a task makes one thing after the other, all in one process: what each made.
 
     >>> walked(range, [3, 2])
     [[0, 1, 2], [0, 1]]

@@ -161,7 +161,6 @@ def test_a_fit_without_test_rows_says_so(call, run):
     assert call("report", run)[0] == 0
     study = page_data("report.html")["studies"][0]
     assert study["explorer"] is None
-    assert "--test" in study["no_explorer"]
     assert "trained on" in study["warnings"][0]
 
 

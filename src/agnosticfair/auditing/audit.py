@@ -205,7 +205,7 @@ def _kernel_inputs(
     basis: Any, request: AuditRequest, rows: _Rows, X: Any
 ) -> tuple[np.ndarray | None, tuple[Any, Any]]:
     """What kernels see of the rows, (n, d), or a function's kernels themselves, (n, M), and the units of the centres;
-    None where no kernels are asked for."""
+    None where no kernels are requested."""
     units: tuple[Any, Any] = (0.0, 1.0)
     if request.basis is None:
         return None, units

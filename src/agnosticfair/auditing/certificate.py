@@ -90,13 +90,13 @@ class Certificate:
     upper : float
         The bound beyond the rows, over the whole set at ``confidence``; nan where the rows are those of the fit.
     mixtures, kernels : float or None, KernelBound or None
-        The bound over mixtures of the estimable subgroups, and over reweightings by kernels, where they were asked for.
+        The bound over mixtures of the estimable subgroups, and over reweightings by kernels, where they were requested.
     sums : mapping or None
         What ``verify`` computes all of it from.
     noisy : bool
         Whether the counts have the noise of differential privacy; ends of intervals are then about the rows of the fit.
     notes : tuple of str
-        Where bounds do not hold; and which limit they keep, where one was asked for.
+        Where bounds do not hold; and which limit they keep, where one was requested.
     """
 
     metric: str

@@ -33,7 +33,7 @@ from agnosticfair.mathematics.subgroups import Axis
 from agnosticfair.settings import CONFIDENCE, POSITIVE, SHARE, Kind, require
 
 BOUND = 5.0
-"""Of alpha, where kernels are asked for without one."""
+"""Of alpha, where kernels are requested without one."""
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class Half:
 
 @dataclass(frozen=True)
 class LimitAudit:
-    """What is asked for, whoever holds the rows, but for the limit.  notes: about the rows that certify."""
+    """What is requested, whoever holds the rows, but for the limit.  notes: about the rows that certify."""
 
     confidence: float
     precision: float
@@ -272,7 +272,7 @@ def fit_within(
 
 
 def within(method: Method, tau: float | None, **changes: Any) -> Method:
-    """The method that a limit is kept by: the one over subgroups where the default is asked for."""
+    """The method that a limit is kept by: the one over subgroups where the default is requested."""
     if tau is not None:
         raise SettingsError(
             f"tau is {tau:g} and there is a limit: give one of them, the limit finds the other"

@@ -28,7 +28,7 @@ P = ParamSpec("P")
 @dataclass(frozen=True)
 class Rows:
     """Encoded rows, sorted by stratum. X: (n, d + 1) with the intercept.  s: stratum codes, a group's each
-    where nothing else is asked for.  starts: where each stratum begins, (G + 1,).  weights: None for ones.
+    where nothing else is requested.  starts: where each stratum begins, (G + 1,).  weights: None for ones.
     kernels: K as the holder of the rows made it, if any.  order: of these rows in the table."""
 
     X: np.ndarray

@@ -71,7 +71,7 @@ def prepared(client: Client, task: Task, key: bytes, *, request: Level) -> Coded
 
 
 def level(client: Client, broadcast: Broadcast[Level]) -> Reply:
-    """The histograms of the nodes that are asked for; where trees begin, the loss out of fold."""
+    """The histograms of the nodes that are requested; where trees begin, the loss out of fold."""
     task, request = broadcast.task, broadcast.request
     key = request.trees.binning.key + repr((request.heads, request.folds, request.seed)).encode()
     rows = client.cached(task, prepared, key, request=request)

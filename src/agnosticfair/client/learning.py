@@ -82,7 +82,7 @@ def scores(x: Features, w: np.ndarray) -> np.ndarray:
 
 
 def learn(client: Client, broadcast: Broadcast[Learn]) -> Reply:
-    """Loss, gradient and, where it is asked for, Hessian of every head."""
+    """Loss, gradient and, where it is requested, Hessian of every head."""
     task, request = broadcast.task, broadcast.request
     rows = client.cached(task, prepared, request.heads, request.folds, request.seed)
     x, weights = rows.x, rows.weights

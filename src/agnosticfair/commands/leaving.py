@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Left:
     """What a fit measured and wrote.  certified: certificates, and why there are none.  extra_files: files for
-    'report', where they were asked for."""
+    'report', where they were requested."""
 
     measures: list[dict[str, Any]]
     certified: tuple[dict[str, Certificate], dict[str, str]]
@@ -74,7 +74,7 @@ def leave(
 
 
 def note_rows(method: Method) -> None:
-    """Say, before it is done, that rows will be shown, where they were asked for as kernels' centres."""
+    """Say, before it is done, that rows will be shown, where they were requested as kernels' centres."""
     from agnosticfair.server.plan import centres_kind, kernels_wanted
 
     if centres_kind(method) == "rows":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agnosticfair.report.tables import Grid
 
 UNCLAIMED = 3
-"""The exit code where a limit that was asked for cannot be claimed; everything is written all the same."""
+"""The exit code where a limit that was requested cannot be claimed; everything is written all the same."""
 
 FIRST, EVERY = 2.0, 10.0
 """Seconds until a line first says how far the work is, and between such lines, where there is no terminal."""

@@ -55,7 +55,7 @@ def takes_missing(estimator: Any) -> bool:
 
 
 def unprotected(estimator: Any, method: Method) -> Method:
-    """What is fitted without groups, where nothing that is about them was asked for."""
+    """What is fitted without groups, where nothing that is about them was requested."""
     about_groups = (
         estimator.tau,
         estimator.limit,

@@ -92,35 +92,14 @@ def register_learner(learner: Learner) -> Learner:
     return learner
 
 
+_BINS = "logistic regression over bins of every column of numbers, and over categories"
+_LINEAR = linear.predict, linear.of_all_rows, linear.check, True
+register_learner(Learner("additive", f"an additive model: {_BINS}", *_LINEAR))
 register_learner(
-    Learner(
-        "additive",
-        "an additive model: logistic regression over bins of every column of numbers, and over categories",
-        linear.predict,
-        linear.of_all_rows,
-        linear.check,
-        linear=True,
-    )
+    Learner("linear", "a linear model: logistic regression over the columns", *_LINEAR)
 )
-register_learner(
-    Learner(
-        "linear",
-        "a linear model: logistic regression over the columns",
-        linear.predict,
-        linear.of_all_rows,
-        linear.check,
-        linear=True,
-    )
-)
-register_learner(
-    Learner(
-        "trees",
-        "gradient-boosted trees",
-        trees.predict,
-        trees.of_all_rows,
-        trees.check,
-    )
-)
+_TREES = trees.predict, trees.of_all_rows, trees.check
+register_learner(Learner("trees", "gradient-boosted trees", *_TREES))
 
 
 def learner_of(kind: str) -> Learner:

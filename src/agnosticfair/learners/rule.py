@@ -23,7 +23,7 @@ NAMES = ["auto", "additive", "linear", "trees", "given"]
 
 @dataclass(frozen=True)
 class Rule:
-    """How probabilities are estimated, and what is asked of the decisions.
+    """How probabilities are estimated, and what is requested of the decisions.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def shares(A: Ambiguity) -> tuple[Array, Array]:
 def knapsack(c: Array, h: Array) -> Array:
     """argmax c . u over {0 <= u <= h, sum(u) = 1}: fill the largest c first. c: (..., M).
 
-    Where many are asked for at once, the TOP largest of each are enough if they have the room.
+    Where many are requested at once, the TOP largest of each are enough if they have the room.
     """
     if c.ndim > 1 and c.shape[-1] > 2 * TOP:
         flat = c.reshape(-1, c.shape[-1])

@@ -90,7 +90,7 @@ def by_client() -> Basis:
 
 
 def gaussian(kernels: int = 200, sigma: float = 1.0, centres: str = "kmeans") -> Basis:
-    """Gaussians around centres (eq. Gaussian_kernel): means of training rows, or what is asked for.
+    """Gaussians around centres (eq. Gaussian_kernel): means of training rows, or what is requested.
 
     Parameters
     ----------

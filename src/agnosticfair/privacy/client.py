@@ -179,7 +179,7 @@ def heads(client: Client, broadcast: Broadcast[PrivateHeads]) -> Reply:
 
 
 def probabilities(client: Client, task: Task, maximum: int) -> np.ndarray:
-    """The task's estimates of the fitting rows, (H, n), each from 0 to 1; for ``client.kept``."""
+    """The task's estimates of the fitting rows, (H, n), each from 0 to 1; for ``Client.cached``."""
     rows = client.cached(task, prepared, maximum)
     assert task.estimates is not None
     with np.errstate(all="ignore"):  # weights may be as large as they like

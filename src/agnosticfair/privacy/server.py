@@ -137,7 +137,7 @@ class Budget:
 
 
 def how_often(rounds: int) -> dict[str, int]:
-    """How often each step is asked for that is not asked for once; a rule's people are counted before its rounds."""
+    """How often each step is requested that is not requested once; a rule's people are counted before its rounds."""
     return {"private_gradients": rounds, "private_heads": 2 * rounds, "private_rates": rounds + 1}
 
 
@@ -330,7 +330,7 @@ HIDDEN = 0.1
 
 @dataclass(frozen=True)
 class Dual:
-    """Between two rounds.  at: the multipliers there are, overall's first.  on: those whose Hessian is asked for.
+    """Between two rounds.  at: the multipliers there are, overall's first.  on: those whose Hessian is requested.
     n: noisy, of all rows."""
 
     at: Coordinates

@@ -24,7 +24,7 @@ from agnosticfair.protocol.secure.totals import Opened, open_session
 from agnosticfair.protocol.secure.totals import total as secure_total
 
 MALFORMED = 3
-"""Times that a malformed answer is asked for again, whatever the policy waits for: no time mends it."""
+"""Times that a malformed answer is requested again, whatever the policy waits for: no time mends it."""
 
 Check = Callable[[Any, str], Any]
 

@@ -1,4 +1,4 @@
-"""What is asked of a client: the task, which every round of a fit shares, and one record for each step.
+"""What is requested of a client: the task, which every round of a fit shares, and one record for each step.
 
 A request knows its step, and what the answer to it must look like.  ``request`` makes a new one
 known, in every process that takes part.

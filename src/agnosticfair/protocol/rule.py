@@ -37,7 +37,7 @@ def hessian_numbers(heads: int, width: int) -> int:
 )
 class Learn:
     """Loss and gradient at w, (models, H, D), of every head's logistic regression, by the model of each fold and of all
-    rows; and, where it is asked for, the Hessian of the model of all rows, its lower triangle; its diagonal alone where
+    rows; and, where it is requested, the Hessian of the model of all rows, its lower triangle; its diagonal alone where
     that would be more than MAX_NUMBERS."""
 
     heads: tuple[Head, ...]

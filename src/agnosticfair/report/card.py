@@ -54,7 +54,7 @@ def card(
     """The card of a fit.
 
     clients: the rows it was made of.  certified: see ``auditing.fits.certificates``.  target: what the label is called.
-    limit: where one was asked for instead of tau.
+    limit: where one was requested instead of tau.
     """
     model = fitted.model
     counts = {key: compared_in(fitted, table) for key, table in clients.items()}

@@ -165,10 +165,6 @@ def _of_audit(run: Run, mix: Sequence[str]) -> list[Json]:
         if of_all["facts"]:
             rates = (entry["accuracy"], score["majority_rate"], score["positive_rate"])
             entry["warnings"] = words.poor(*rates)
-    study["no_explorer"] = (
-        "This audit left no rows beside its certificate, so there is nothing to reweight: run it again with "
-        "'audit --keep-rows', which leaves rows.parquet, a file that holds the rows."
-    )
     study["warnings"] += words.doubts_of_certificate(content)
     study["limit"] = content.get("limit") or (content.get("request") or {}).get("limit")
     return [study]
@@ -207,8 +203,6 @@ def _study(
         },
         "configuration": _configuration(run),
         "explorer": None,
-        "no_explorer": "This run kept no test rows, so there is nothing to reweight: "
-        "for a run of fit, give some by 'report --test FILE'.",
         "clients": [],
         "facts": {},
         "limit": next((m["tau"] for m in methods if m.get("tau") is not None), None),

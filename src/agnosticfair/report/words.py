@@ -252,7 +252,7 @@ def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
         about += f"; {worst['measured']:.3f} where {worst['name']}"
     if not selected:
         return "Ratio", f"{ratio:.3f}", about
-    met = "not met" if ratio < FOUR_FIFTHS else "met" if (low or 0) >= FOUR_FIFTHS else "met here"
+    met = "not met" if ratio < FOUR_FIFTHS else "met" if (low or 0) >= FOUR_FIFTHS else "unsure"
     return "Four-fifths rule", met, about
 
 

@@ -1,7 +1,7 @@
 """The additive and the linear learner: logistic regressions of all heads, for every fold, in the same messages.
 
 The gradient is exact for each of the (folds + 1) x H models.  One Hessian a head, of all rows, serves every fold's
-model (quasi-Newton), and is asked for only while the models still move much.
+model (quasi-Newton), and is requested only while the models still move much.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOLERANCE = 1e-6
 """Converged: the next step promises less than this of every model's mean log loss."""
 
 REFRESH = 1e-4
-"""The Hessian is asked for again while a step promises more than this."""
+"""The Hessian is requested again while a step promises more than this."""
 
 PAIRS, FIRST_LENGTH, LONGER, STALLED = 8, 0.05, 2, 5e-5
 """Where the diagonal and the last PAIRS of moves stand for the Hessian: the first step's length, and how many times as
@@ -57,7 +57,7 @@ class Learning:
     bits : (D,) array
         Of the grid of weights.
     w : (models, H, D) array
-        The trial that is asked for next.
+        The trial that is requested next.
     best, value : arrays
         The best weights, and what they cost, (models, H).
     hessian : (H, D, D) or (H, D) array
@@ -67,7 +67,7 @@ class Learning:
     moves, turns : (k, models, H, D) arrays
         With the diagonal alone: the last differences of best weights and of their gradients, the latest last.
     fresh : bool
-        Whether the Hessian is asked for.
+        Whether the Hessian is requested.
     held_out : float
         Mean log loss of rows that a model was not trained on, all heads together.
     """

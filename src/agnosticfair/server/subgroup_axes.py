@@ -1,7 +1,7 @@
 """Agreeing on subgroups: axes from the summary statistics and clients' counts; and which of their subgroups a rule
 looks at, those with enough expected people, as many as a message has room for.
 
-Nobody's row is asked for.
+Nobody's row is requested.
 """
 
 from __future__ import annotations

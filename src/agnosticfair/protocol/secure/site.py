@@ -83,7 +83,7 @@ class SecureSite:
     the other sites: it is then also given the session's sites with the hash of each, and no site may be dropped.
     path: a file, readable by the site alone, that keeps sessions over restarts; None to keep them in memory.  data: a
     digest of its rows: with others a session is over, whatever is asked in it, for a refusal that hung on the request
-    would tell which sums have changed.  What is asked is judged by ``site.guard``, behind the masks.
+    would tell which sums have changed.  What is requested is judged by ``site.guard``, behind the masks.
     """
 
     identity: Identity

@@ -133,11 +133,8 @@
 
   const explorer = (study) => {
     const counts = study.explorer;
+    if (!counts) return null;
     const section = el("section", { class: "explorer" }, subgroup(study, "Shift explorer: another mix of people"));
-    if (!counts) {
-      section.append(el("p", { text: study.no_explorer }));
-      return section;
-    }
     const names = Object.keys(counts.positive);
     const weights = counts.columns.map((column) => column.values.map(() => 1));
     const usual = Object.fromEntries(names.map((name) => [name, at(counts, weights, counts.positive[name])]));
