@@ -161,17 +161,9 @@ TAU = (
 class Setting:
     """A value of a method, under one name in ``method``, the estimator, the command line and a deployed app.
 
-    Parameters
-    ----------
-    name : str
-    reach : Reach
-        What it is a field of.
-    words : str
-        What it is, for the help of its option and the estimator's documentation.
-    kind : Kind, type or None
-        What a value must be; None where the record it reaches checks it. A ``Kind`` has an option.
-    field : str
-        Its name in the record it reaches, where that is another one.
+    reach: what it is a field of; field: its name there, where that is another one.  words: for the help of its option
+    and the estimator's documentation.  kind: what a value must be, None where the record it reaches checks it; a
+    ``Kind`` has an option.
     """
 
     name: str

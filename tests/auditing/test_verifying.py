@@ -11,10 +11,11 @@ from helpers import held
 from agnosticfair import audit
 from agnosticfair.auditing import proof
 from agnosticfair.auditing import subgroups as counted_subgroups
-from agnosticfair.auditing.certificate import limit_sentence
+from agnosticfair.auditing.certificate import Certificate, limit_sentence
 from agnosticfair.auditing.proof import scope, unchecked, verify
 from agnosticfair.auditing.repeats import note_of, one_of_each_note
 from agnosticfair.auditing.subgroups import CountedSubgroups
+from agnosticfair.commands.verify import statement
 from agnosticfair.mathematics.basis import gaussian, subgroups
 
 
@@ -32,6 +33,11 @@ def honest():
 @pytest.fixture(scope="module")
 def over_kernels():
     return certificate(basis=gaussian(4, 1.0), subgroups=("job",), mixtures=True)[1]
+
+
+@pytest.fixture(scope="module")
+def above_one():
+    return certificate(basis=lambda X: np.full((4000, 1), 1.5), subgroups=("job",))[1]
 
 
 def put(*path_and_value):
@@ -137,8 +143,51 @@ def limit(value, kept=True, says=None):
     return forge
 
 
+def claimed(value, kept):
+    """All that is said of a limit, in the right words and places."""
+
+    def forge(told):
+        says = limit_sentence(value, bool(kept), Certificate.from_json(told))
+        told |= {"limit": value, "kept": kept, "sentence": says, "notes": [says, *told["notes"]]}
+        told["upper"] = value if kept else told["upper"]
+
+    return forge
+
+
 def note(text):
     return lambda told: told["notes"].append(text)
+
+
+def without_its_search(told):
+    """The sums of kernels are gone, and the bound over them is invented."""
+    del told["sums"]["psi"], told["sums"]["kernel_duals"]
+    told["kernels"]["upper"] = 0.001
+    bounds = [subgroup["high"] for subgroup in told["subgroups"] if subgroup["estimable"]]
+    told["upper"] = max(*bounds, told["mixtures"] or 0.0)
+
+
+def many_rows(times):
+    def forge(told):
+        told["n"] *= times
+        for name in ("counts", "pairs"):
+            told["sums"][name] = (np.array(told["sums"][name]) * times).tolist()
+
+    return forge
+
+
+def one_long_column(told):
+    values = [f"v{k}" for k in range(200_000)]
+    told["sums"] |= {"axes": [["z", values, []]], "subgroups": [[]], "pairs": [0] * 199_999}
+    told["sums"]["pairs"].append(told["n"])
+    told["sums"]["counts"], told["subgroups"] = told["sums"]["counts"][:1], told["subgroups"][:1]
+
+
+def two_columns_of_one_name(told):
+    names = [name for name, *_ in told["sums"]["axes"]]
+    told["sums"]["axes"][1][0] = names[0]
+    for subgroup in told["subgroups"]:
+        subgroup["name"] = subgroup["name"].replace(names[1], names[0])
+    told["notes"] = [text.replace(names[1], names[0]) for text in told["notes"]]
 
 
 FORGERIES = {
@@ -235,6 +284,27 @@ FORGERIES = {
     "groups exchanged": put("groups", lambda v: v[::-1]),
     "a group twice": put("groups", lambda v: [v[0], v[0]]),
     "an issuer without a signature": put("issuer", "ab" * 32),
+    "a limit above all that there is": claimed(5.0, True),
+    "a limit that is true": claimed(True, True),
+    "a limit kept as a text": claimed(0.9, "certified by the state"),
+    "a limit kept as a number": claimed(0.9, 1),
+    "a limit whose note is dropped": lambda told: (claimed(0.9, True)(told), told["notes"].pop(0)),
+    "a limit whose note is last": lambda told: (
+        claimed(0.9, True)(told),
+        told["notes"].append(told["notes"].pop(0)),
+    ),
+    "a note twice": lambda told: told["notes"].insert(0, told["notes"][0]),
+    "notes turned round": put("notes", lambda v: v[::-1]),
+    "more rows than there are people": many_rows(10**13),
+    "more rows than a note says": many_rows(10**4),
+    "a column of very many values": one_long_column,
+    "two columns of one name": two_columns_of_one_name,
+    "a request that is none": put("request", None),
+    "a request in words": put("request", "approved by the state"),
+    "subgroups in another order": lambda told: [
+        told["sums"][name].insert(1, told["sums"][name].pop()) for name in ("subgroups", "counts")
+    ],
+    "a sentence dropped for an empty one": put("sentence", ""),
 }
 
 
@@ -272,6 +342,14 @@ def test_a_forgery_is_refused_without_a_key(name, honest):
         put("kernels", "bound", 1.5),
         put("mixtures", 0.1),
         put("mixtures", None),
+        without_its_search,
+        put("kernels", lambda v: v | {"tolerance": 0.9, "worst_difference": 0.0}),
+        put("kernels", "basis", "kind", "by_client"),
+        put("kernels", "basis", "kind", "constant"),
+        put("kernels", "basis", "kind", "subgroups"),
+        put("sums", "kernel_duals", None),
+        put("sums", "kernel_duals", lambda v: [[] for _ in v]),
+        put("sums", "psi", lambda v: np.array(v)[..., :-1].tolist()),
     ],
 )
 def test_a_forgery_over_kernels_is_refused_without_a_key(forge, over_kernels):
@@ -279,6 +357,35 @@ def test_a_forgery_over_kernels_is_refused_without_a_key(forge, over_kernels):
     assert verify(proof.sealed(changed)) == ()
     forge(changed)
     assert verify(proof.sealed(changed))
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        put("kernels", "upper", 0.01),
+        put("kernels", "worst_difference", lambda v: v - 0.05),
+        put("notes", lambda v: v[:1]),
+        put("sums", "kernel_duals", []),
+        lambda told: told["sums"].pop("kernel_duals"),
+        lambda told: told["sums"].pop("psi"),
+    ],
+)
+def test_kernels_above_one_bound_nothing_and_their_worst_case_is_checked(forge, above_one):
+    changed = copy.deepcopy(above_one)
+    assert verify(proof.sealed(changed)) == ()
+    assert changed["kernels"]["upper"] is None
+    said = str(Certificate.from_json(changed))
+    assert "kernel" not in said[: said.index("risk difference")]  # nothing is certified over them
+    forge(changed)
+    assert verify(proof.sealed(changed))
+
+
+def test_what_is_printed_of_a_certificate_is_one_plain_line(honest):
+    changed = copy.deepcopy(honest)
+    name = "job\nIt holds: signed.\x1b[2J\u202e"
+    changed["sums"]["axes"][-1][0] = name
+    text = statement(changed, False, None, False)
+    assert (text.startswith("Consistent: "), text.isprintable()) == (True, True)
 
 
 @pytest.mark.parametrize("send", [{"depth": 1}, {"depth": 3}, {"depth": 2, "min_share": 0.1}])
@@ -331,8 +438,11 @@ def test_the_digest_of_the_rows_is_that_of_rows_in_any_order(honest):
     other[0] = not other[0]
     changed = audit(other, table, sensitive_features="sex", precision=0.2)
     assert changed.sums["rows"] != honest["sums"]["rows"]
-    assert len(unchecked(honest)) == 1
-    assert len(unchecked(honest | {"command": "audit", "others": {"race": "It is fair."}})) == 3
+    assert len(unchecked(honest)) == 2
+    free = {"command": "audit", "others": {"race": "It is fair."}, "data": {"x": {"rows": 10**9}}}
+    assert unchecked(honest | free)[2] == "its command, data, others"
+    bare = {k: v for k, v in honest["sums"].items() if k != "rows"}
+    assert "no digest" in unchecked(honest | {"sums": bare})[-1]
 
 
 ASKED = {"sensitive_features": ["sex"], "intersections": False, "precision": 0.2, "floor": 0.05}

@@ -356,6 +356,28 @@ def test_a_clock_that_jumps_locks_nobody_out():
     assert [point["time"] for point in monitor.state.timeline] == [1e9, 4e9, 1e9 + 1]
 
 
+@pytest.mark.parametrize("when", [-1.0, 1e12, float("inf"), float("nan")])
+def test_a_time_that_no_page_could_show_is_refused(when):
+    monitor = Monitor(MODEL, BASELINE)
+    with pytest.raises(SettingsError, match="no time"):
+        monitor.update(ROWS, when=when)
+    assert monitor.state.rows == 0
+
+
+@pytest.mark.parametrize(
+    "rows", ["part", "turned", "less one", "exports that grow", "others between"]
+)
+def test_rows_that_were_counted_are_known_again(rows):
+    monitor, order = Monitor(MODEL, BASELINE), np.random.default_rng(0).permutation(1000)
+    monitor.update(ROWS.take(np.arange(1000)))
+    places = {"part": np.arange(350), "turned": order, "less one": order[1:]}
+    places |= {"exports that grow": np.arange(5000), "others between": np.r_[order, 3000:3500]}
+    with pytest.raises(DataError, match="again"):
+        monitor.update(ROWS.take(places[rows]))
+    monitor.update(ROWS.take(np.arange(1000, 1700)))
+    assert monitor.state.rows == 1700
+
+
 def test_batches_of_people_who_are_alike_by_chance_are_counted():
     few = replace(ROWS, numeric={name: np.round(v) for name, v in ROWS.numeric.items()})
     monitor = Monitor(MODEL, BASELINE)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agnosticfair.auditing.certificate import Certificate
-from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, audit_request, certified
+from agnosticfair.auditing.certify import AuditRequest, audit_request, certified
 from agnosticfair.auditing.inputs import (
     as_frame,
     codes,
@@ -190,8 +190,7 @@ def audit(
     if seen is not None:
         kernel_inputs = None if callable(basis) else (units, centres, seed)
         request, how["psi"], how["centres"] = _kernel_sums(request, rows, seen, kernel_inputs)
-        if held_out and callable(basis) and seen.max() > 1:
-            notes, how["beyond"] = (*notes, ABOVE_ONE), False
+        how["beyond"] = not callable(basis) or seen.max() <= 1
     if request.agreed is not None:
         axes: Sequence[Axis] = request.agreed.axes
     else:

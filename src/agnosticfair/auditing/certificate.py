@@ -290,7 +290,8 @@ def _certified(certificate: Certificate) -> str:
     able = len(certificate.worst_first)
     what = f"for each of {able:,} subgroups" if able > 1 else _place(subgroup)
     what += " and all their mixtures" if certificate.mixtures is not None else ""
-    what += f" and {certificate.kernels.about}" if certificate.kernels is not None else ""
+    if certificate.kernels is not None and isfinite(certificate.kernels.upper):
+        what += f" and {certificate.kernels.about}"
     return (
         f"Certified with {certificate.confidence:.0%} confidence {what}: {certificate.quantity} at most "
         f"{upper(certificate.upper)} "

@@ -119,14 +119,16 @@ def certified(
         counted = searched(axes, request.subgroups, send, request.delta)
     checked_groups(counted, groups, request.metric)
     strata = None if psi is None else psi.reshape(len(groups), 2, 2, -1)
-    if not held_out:
-        certificate = _measured(request, counted, groups, labelled)
-    else:
-        counted = replace(counted, pairs=pairs_of(axes, send))
-        sums = identity | ({"psi": strata.tolist()} if strata is not None and beyond else {})
+    if held_out:
+        counted, sums = replace(counted, pairs=pairs_of(axes, send)), dict(identity)
+        if strata is not None:
+            sums |= {"psi": strata.tolist()} | ({} if beyond else {"kernel_duals": None})
         certificate = from_sums(request, counted, groups, labelled, sums)
-    if strata is not None and certificate.kernels is None:
-        certificate = replace(certificate, kernels=kernel_bound(strata, request, groups, labelled))
+    else:
+        certificate = _measured(request, counted, groups, labelled)
+        if strata is not None:
+            bound = kernel_bound(strata, request, groups, labelled)
+            certificate = replace(certificate, kernels=bound)
     if certificate.kernels is not None:
         certificate = replace(certificate, kernels=replace(certificate.kernels, centres=centres))
     return replace(certificate, notes=(*notes, *certificate.notes))
@@ -140,27 +142,33 @@ def from_sums(
     sums: dict[str, Any],
 ) -> Certificate:
     """The certificate that counts and the other sums give: the one function of audit, fit and ``verify``.  What the
-    sums' duals show is bounded by these; else duals are searched for, and the certificate's sums have them."""
+    sums' duals show is bounded by these; else duals are searched for, and the certificate's sums have them. Duals of
+    kernels that are None say that kernels exceed 1: then nothing is bounded over them."""
     subgroups = records(counted, groups, request.metric, request.delta, request.precision)
     uppers = [max((subgroup.high for subgroup in subgroups if subgroup.estimable), default=1.0)]
     mixed = kernels = None
+    notes = [counted.coarser, *notes_of(subgroups)]
     if request.mixtures:
         proof = mixtures_of(counted, request, sums.get("duals"))
         mixed, sums = proof.value, sums | {"duals": [edges.tolist() for edges in proof.duals]}
         uppers.append(mixed)
-    if "psi" in sums:
+    if request.basis is not None:
         psi = np.array(sums["psi"], float)
-        proof = beyond_rows(psi, request, sums.get("kernel_duals"))
-        kernels = replace(kernel_bound(psi, request, groups, labelled), upper=proof.value)
-        sums = sums | {"kernel_duals": [edges.tolist() for edges in proof.duals]}
-        uppers.append(proof.value)
+        kernels = kernel_bound(psi, request, groups, labelled)
+        if sums.get("kernel_duals", ()) is None:
+            notes.append(ABOVE_ONE)
+        else:
+            proof = beyond_rows(psi, request, sums.get("kernel_duals"))
+            kernels = replace(kernels, upper=proof.value)
+            sums = sums | {"kernel_duals": [edges.tolist() for edges in proof.duals]}
+            uppers.append(proof.value)
     return replace(
         _plain(request, counted, subgroups, labelled),
         upper=max(uppers),
         mixtures=mixed,
         kernels=kernels,
         sums=counted.to_json() | sums,
-        notes=(*filter(None, [counted.coarser]), *notes_of(subgroups)),
+        notes=tuple(filter(None, notes)),
     )
 
 

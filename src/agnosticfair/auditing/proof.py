@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from itertools import combinations_with_replacement, pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.certificate import FORMAT, Certificate, limit_sentence
-from agnosticfair.auditing.certify import ABOVE_ONE, AuditRequest, from_sums
+from agnosticfair.auditing.certify import BOUND, TOLERANCE, AuditRequest, from_sums
 from agnosticfair.auditing.repeats import (
     CLUSTERED,
     FOREIGN,
@@ -30,7 +30,7 @@ from agnosticfair.auditing.repeats import (
     WEIGHTED,
     in_form,
 )
-from agnosticfair.auditing.subgroups import CountedSubgroups, thin_of
+from agnosticfair.auditing.subgroups import CountedSubgroups, searched, thin_of
 from agnosticfair.data.encoding import shown
 from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, needing
 from agnosticfair.mathematics.basis import Basis, subgroups
@@ -41,6 +41,7 @@ from agnosticfair.mathematics.subgroups import (
     starts_of,
     subgroup_name,
 )
+from agnosticfair.settings import CONFIDENCE, require
 
 PURPOSE = b"agnosticfair-certificate-1"
 SIGNING = "a signature needs the package 'cryptography'"
@@ -140,31 +141,27 @@ CLOSE = 1e-9
 LARGEST_MIN_SHARE = 0.5
 """A certificate over subgroups that hold more than half of the rows leaves out nearly all of them."""
 
-ABOUT = {
-    *("issuer", "run", "request", "method", "sensitive_feature", "command", "versions", "data"),
-    *("limit", "kept", "sentence", "others", *SEALS),
-}
-"""Fields beside those of the certificate itself."""
+FREE = ("method", "sensitive_feature", "command", "versions", "run", "request", "data", "others")
+"""What a file says besides the certificate, and no sums show."""
+
+ABOUT = {"issuer", "limit", "kept", "sentence", *FREE, *SEALS}
 
 IDENTITY = ("model", "rows")
 """Digests among the sums, of what was audited."""
 
 REQUEST = {
-    *("target", "sensitive_features", "predictions", "numeric", "categorical", "drop", "positive"),
-    *("threshold", "metric", "intersections", "columns", "depth", "min_share", "bins", "limit"),
-    *(
-        "confidence",
-        "precision",
-        "mixtures",
-        "kernels",
-        "bound",
-        "sigma",
-        "floor",
-        "seed",
-        "cluster",
-    ),
+    *("target", "sensitive_features", "intersections", "predictions", "positive", "threshold"),
+    *("numeric", "categorical", "drop", "cluster", "seed"),
+    *("columns", "depth", "min_share", "bins", "mixtures", "kernels", "sigma", "bound", "floor"),
+    *("metric", "confidence", "precision", "limit"),
 }
 """What the certificate of the command carries of its request, so that whoever has the rows can make it again."""
+
+
+UNREADABLE = (
+    *(KeyError, TypeError, ValueError, IndexError, MemoryError),
+    *(ArithmeticError, AttributeError, RecursionError),
+)
 
 
 def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
@@ -176,40 +173,34 @@ def verify(claims: Any, public: str | None = None) -> tuple[str, ...]:
         return ("this is no certificate: give the certificate.json that 'audit' wrote",)
     try:
         return (*_seals(claims, public), *_recomputed(claims))
-    except (
-        *(KeyError, TypeError, ValueError, IndexError),
-        *(ArithmeticError, AttributeError, RecursionError),
-    ) as error:
-        return (f"its sums cannot be read ({type(error).__name__}): it was changed or cut",)
     except AgnosticFairError as error:
         return (f"no audit gives such a certificate ({error})",)
+    except UNREADABLE as error:
+        return (f"its sums cannot be read ({type(error).__name__}): it was changed or cut",)
 
 
 def unchecked(claims: Mapping[str, Any]) -> tuple[str, ...]:
     """What a certificate says that its sums cannot show, in words."""
-    sentences = ["whether these were held out from the fit"]
-    if any(claims.get(name) for name in ("method", "command", "versions", "run", "request")):
-        sentences.append("its method, command, versions and request")
+    sentences = ["whether these were held out from the fit and are different people"]
+    sentences.append("what its columns, values and groups are called")
+    if free := [name.replace("_", " ") for name in FREE if claims.get(name)]:
+        sentences.append(f"its {', '.join(free)}")
     if claims["sums"]["depth"] > 2:
         sentences.append("whether small subgroups of three values are left out")
-    sentences += ["what it says of other sensitive features"] if claims.get("others") else []
-    if claims["kernels"] is not None and "psi" not in claims["sums"]:
-        sentences.append("the worst case over kernels")
+    if claims["kernels"] is not None:
+        sentences.append("what its kernels are")
+    if "rows" not in claims["sums"]:
+        sentences.append("which rows these were, for it has no digest of them")
     return tuple(sentences)
 
 
 def scope(claims: Mapping[str, Any]) -> str:
-    """What the certificate is about, in words: which subgroups, and how small they may be."""
+    """Which subgroups were looked at, in words."""
     sums = claims["sums"]
     names = ", ".join(name for name, _, _ in sums["axes"]) or "no column"
-    deep = f"of up to {sums['depth']} value{'s' * (sums['depth'] != 1)} of {names}"
-    what = [
-        f"{len(claims['subgroups']):,} subgroups ({deep}, with at least {100 * sums['min_share']:g}% of the rows)"
-    ]
-    what += ["all their mixtures"] * (claims["mixtures"] is not None)
-    if claims["kernels"] is not None:
-        what.append(f"every reweighting by {len(claims['kernels']['alpha']):,} kernels")
-    return " and ".join(what)
+    deep = f"up to {sums['depth']} value{'s' * (sums['depth'] != 1)} of {names}"
+    share = f"at least {100 * sums['min_share']:g}% of the rows"
+    return f"{len(claims['subgroups']):,} subgroups of {deep}, with {share}"
 
 
 def _seals(claims: Mapping[str, Any], public: str | None) -> Iterator[str]:
@@ -233,83 +224,41 @@ def _seals(claims: Mapping[str, Any], public: str | None) -> Iterator[str]:
 
 def _recomputed(claims: Mapping[str, Any]) -> Iterator[str]:
     """The sums against each other, and everything printed against what follows from them."""
-    if claims["sums"] is None:
+    sums = claims["sums"]
+    if sums is None:
         yield "it carries no sums, so nothing in it can be checked: audit rows held out from the fit"
         return
-    counted = CountedSubgroups.from_json(claims["sums"])
-    yield from _written(claims["sums"], counted)
-    request = _request(claims, counted)
-    yield from _sums_hold(claims, counted)
-    true = _rebuilt(claims, counted, request)
-    expected = true.to_json()
-    if claims["kernels"] is not None and "psi" in claims["sums"]:
-        yield from _over_kernels(claims, expected["kernels"])
-        expected["kernels"] |= {name: claims["kernels"][name] for name in SEARCHED}
-    elif claims["kernels"] is not None:
-        expected["kernels"] = claims["kernels"]  # on the rows alone: see ``unchecked``
-    yield from _notes_hold(claims, true)
-    expected["notes"] = claims["notes"]
-    if claims.get("kept"):  # the limit is what is claimed: see ``_limit_holds``
-        expected["upper"] = claims["limit"]
-    for name in sorted({*claims["sums"]} ^ {*expected.pop("sums")}):
-        yield f"its sums have, or lack, the field {name!r}"
-    printed = {k: v for k, v in claims.items() if k not in ABOUT and k != "sums"}
-    yield from differing(printed, expected)
-    yield from _limit_holds(claims, true)
-    if isinstance(claims.get("request"), Mapping):
-        yield from _request_holds(claims, claims["request"], bool(counted.coarser))
-
-
-def _request_holds(
-    claims: Mapping[str, Any], requested: Mapping[str, Any], coarser: bool
-) -> Iterator[str]:
-    """Whether it is the certificate of the audit that it says was requested.  coarser: it has single values alone, for
-    pairs would be too many."""
-    if {*requested} != REQUEST or not requested["sensitive_features"]:
-        yield "what it was asked for is no audit"
-        return
-    names = requested["sensitive_features"]
-    compared = [" & ".join(names)] if requested["intersections"] else names
-    printed = {k: claims[k] for k in ("precision", "metric", "floor")}
-    printed["min_share"] = claims["sums"]["min_share"]
-    printed["depth"] = requested["depth"] if coarser else claims["sums"]["depth"]
-    printed["mixtures"] = claims["mixtures"] is not None
-    wrong = [name for name, value in printed.items() if not _equal(requested[name], value)]
-    kernels = claims["kernels"] or {"bound": requested["bound"], "basis": requested}
-    wrong += ["sigma"] * (not _equal(requested["sigma"], kernels["basis"]["sigma"]))
-    if requested["bound"] is not None and not _equal(requested["bound"], kernels["bound"]):
-        wrong.append("bound")
-    if any(len(edges) >= requested["bins"] for _, _, edges in claims["sums"]["axes"]):
-        wrong.append("bins")
-    if not _equal(claims["confidence"], 1 - (1 - requested["confidence"]) / len(compared)):
-        wrong.append("confidence")
-    if (requested["kernels"] is None) != (claims["kernels"] is None):
-        wrong.append("kernels")
-    if requested["columns"] is not None and {*requested["columns"]} != {
-        a for a, *_ in claims["sums"]["axes"]
-    }:
-        wrong.append("columns")
-    clustered = any(in_form(note, CLUSTERED) is not None for note in claims["notes"])
-    if clustered != (requested["cluster"] is not None):
-        wrong.append("cluster")
-    if claims["sensitive_feature"] not in compared:
-        wrong.append("sensitive_feature")
-    (data,) = claims["data"].values()
-    rows = data["rows"]
-    if {*data} != {"rows"} or (requested["cluster"] is None and not _equal(rows, claims["n"])):
-        wrong.append("data")
-    if wrong:
-        yield f"{wrong[0]} is not what was asked for"
-
-
-def _written(sums: Mapping[str, Any], counted: CountedSubgroups) -> Iterator[str]:
-    """Whether the sums are such as an audit writes: whole numbers as whole numbers, digests as digests."""
-    for name, true in counted.to_json().items():
+    counted = CountedSubgroups.from_json(sums)
+    for name, true in counted.to_json().items():  # whole numbers as whole numbers
         if json.dumps(sums[name]) != json.dumps(true):
             yield f"its sums have {name!r} in another form than an audit writes"
     for name in IDENTITY:
         if name in sums and not re.fullmatch("[0-9a-f]{64}", sums[name]):
             yield f"its digest of the {name} is none"
+    request = _request(claims, counted)
+    if wrong := [*_sums_hold(claims, counted, request.delta)]:
+        yield from wrong
+        return
+    further = (*IDENTITY, *["duals"] * request.mixtures)
+    further += ("psi", "kernel_duals") * (request.basis is not None)
+    labelled = claims["accuracy"] is not None or bool(counted.counts[0][:, 1].any())
+    proofs = {name: sums[name] for name in further if name in sums}
+    true = from_sums(request, counted, tuple(claims["groups"]), labelled, proofs)
+    expected = true.to_json()
+    if request.basis is not None:
+        yield from _over_kernels(claims, expected["kernels"])
+        expected["kernels"] |= {name: claims["kernels"][name] for name in SEARCHED}
+    yield from _notes_hold(claims, true)
+    expected["notes"] = claims["notes"]
+    if claims.get("kept") is True:  # the limit is what is claimed: see ``_limit_holds``
+        expected["upper"] = claims["limit"]
+    for name in sorted({*sums} ^ {*expected.pop("sums")}):
+        yield f"its sums have, or lack, the field {name!r}"
+    printed = {k: v for k, v in claims.items() if k not in ABOUT and k != "sums"}
+    yield from differing(printed, expected)
+    yield from _limit_holds(claims, true)
+    if "request" in claims:
+        yield from _request_holds(claims, claims["request"], bool(counted.coarser))
 
 
 def _request(claims: Mapping[str, Any], counted: CountedSubgroups) -> AuditRequest:
@@ -319,7 +268,7 @@ def _request(claims: Mapping[str, Any], counted: CountedSubgroups) -> AuditReque
         basis = Basis(**kernels["basis"])
         bound = inf if kernels["bound"] is None else kernels["bound"]
     return AuditRequest(
-        subgroups=subgroups(min_share=counted.min_share),
+        subgroups=subgroups(depth=counted.depth, min_share=counted.min_share),
         confidence=claims["confidence"],
         precision=claims["precision"],
         mixtures=claims["mixtures"] is not None,
@@ -330,16 +279,40 @@ def _request(claims: Mapping[str, Any], counted: CountedSubgroups) -> AuditReque
     )
 
 
-def _rebuilt(
-    claims: Mapping[str, Any], counted: CountedSubgroups, request: AuditRequest
-) -> Certificate:
-    """The certificate that the sums give."""
-    sums = claims["sums"]
-    further = [*IDENTITY, *["duals"] * request.mixtures]
-    further += ["psi", "kernel_duals"] * (request.basis is not None)
-    labelled = claims["accuracy"] is not None or bool(counted.counts[0][:, 1].any())
-    proofs = {name: sums[name] for name in further if name in sums}
-    return from_sums(request, counted, tuple(claims["groups"]), labelled, proofs)
+def _request_holds(claims: Mapping[str, Any], requested: Any, coarser: bool) -> Iterator[str]:
+    """Whether it is the certificate of the audit that it says was requested.  coarser: it has single values alone, for
+    pairs would be too many."""
+    if {*requested} != REQUEST or not requested["sensitive_features"]:
+        yield "what it was asked for is no audit"
+        return
+    names, sums, kernels = requested["sensitive_features"], claims["sums"], claims["kernels"]
+    compared = [" & ".join(names)] if requested["intersections"] else names
+    answers = {k: claims[k] for k in ("precision", "metric", "floor")} | {
+        "min_share": sums["min_share"],
+        "depth": requested["depth"] if coarser else sums["depth"],
+        "mixtures": claims["mixtures"] is not None,
+        "confidence": 1 - len(compared) * (1 - claims["confidence"]),
+    }
+    if kernels is not None:
+        answers["sigma"] = kernels["basis"]["sigma"]
+    wrong = [name for name, value in answers.items() if not _equal(requested[name], value)]
+    (data,) = claims["data"].values()
+    clustered = any(in_form(note, CLUSTERED) is not None for note in claims["notes"])
+    columns, bins, many = (requested[name] for name in ("columns", "bins", "kernels"))
+    bound = BOUND if requested["bound"] is None else requested["bound"]
+    holds = {
+        "bins": all(len(edges) < bins for _, _, edges in sums["axes"]),
+        "kernels": (many is None) == (kernels is None)
+        and (many is None or kernels["basis"]["kernels"] <= many),
+        "bound": kernels is None or _equal(bound, kernels["bound"]),
+        "columns": columns is None or {*columns} == {name for name, *_ in sums["axes"]},
+        "cluster": clustered == (requested["cluster"] is not None),
+        "sensitive_feature": claims["sensitive_feature"] in compared,
+        "data": {*data} == {"rows"}
+        and (requested["cluster"] is not None or _equal(data["rows"], claims["n"])),
+    }
+    for name in (*wrong, *(name for name, there in holds.items() if not there)):
+        yield f"{name} is not what was asked for"
 
 
 SEARCHED = ("alpha", "alpha_accuracy", "worst_difference", "worst_accuracy", "tolerance", "pair")
@@ -348,20 +321,28 @@ SEARCHED = ("alpha", "alpha_accuracy", "worst_difference", "worst_accuracy", "to
 
 def _over_kernels(claims: Mapping[str, Any], true: Mapping[str, Any]) -> Iterator[str]:
     """What was searched for over kernels, to its tolerance; and the kernels' sums against the counts."""
-    claim = claims["kernels"]
-    slack = CLOSE + true["tolerance"] + max(float(claim["tolerance"]), 0.0)
+    claim, basis = claims["kernels"], claims["kernels"]["basis"]
+    slack = CLOSE + true["tolerance"] + float(claim["tolerance"])
     near = abs(claim["worst_difference"] - true["worst_difference"]) <= slack
-    if not near or not claim["tolerance"] <= 1 or not {*claim["pair"]} <= {*claims["groups"]}:
+    sure = 0 <= claim["tolerance"] <= max(TOLERANCE, true["tolerance"])
+    if not near or not sure or not {*claim["pair"]} <= {*claims["groups"]}:
         yield f"the worst case over kernels is not the one that its sums give, {true['worst_difference']:.6f}"
     lowest, wanted = claim["worst_accuracy"], true["worst_accuracy"]
     if (lowest is None) != (wanted is None) or (wanted is not None and abs(lowest - wanted) > 1e-6):
         yield f"the accuracy over kernels is {lowest} where its sums give {wanted}"
     psi, rows = np.array(claims["sums"]["psi"], float), np.array(claims["sums"]["counts"][0])
-    if claim["basis"]["kind"] != "by_client" and claim["basis"]["kernels"] != psi.shape[-1] - 1:
-        yield f"it names {claim['basis']['kernels']} kernels, and its sums are of {psi.shape[-1] - 1}"
+    clients = basis["kind"] == "by_client"
+    if basis["kind"] in ("constant", "subgroups"):
+        yield f"no audit has kernels of the kind {basis['kind']!r}"
+    if not clients and basis["kernels"] != psi.shape[-1] - 1:
+        yield f"it names {basis['kernels']} kernels, and its sums are of {psi.shape[-1] - 1}"
     if psi.shape[:-1] != rows.shape or (psi[..., -1] != rows).any():
         yield "the kernels' sums are of other rows than the subgroups'"
-    elif not (psi >= 0).all() or (psi > rows[..., None] + CLOSE * claims["n"]).any():
+    elif clients and (psi[..., :-1].sum(axis=-1) != rows).any():
+        yield "the clients' rows do not add up to all"
+    elif not (psi >= 0).all() or (
+        true["upper"] is not None and (psi > rows[..., None] + CLOSE * claims["n"]).any()
+    ):
         yield "a kernel has less than nothing, or more than one, in a row"
     total, bound = psi.sum(axis=(0, 1, 2))[:-1], inf if claim["bound"] is None else claim["bound"]
     for name in ("alpha", "alpha_accuracy") if wanted is not None else ("alpha",):
@@ -372,19 +353,23 @@ def _over_kernels(claims: Mapping[str, Any], true: Mapping[str, Any]) -> Iterato
 
 
 def _notes_hold(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
-    """Whether the notes are those that the sums give, besides those about the rows themselves."""
-    notes = [*claims["notes"]]
-    for note in true.notes:
+    """Whether the notes are those that the sums give, after those about the rows themselves, each once; and before
+    all, where a limit is named, what is said of it."""
+    notes, given = [*claims["notes"]], [*true.notes]
+    for note in given:
         if note not in notes:
             yield f"it leaves out the note {note!r}"
+    if claims.get("limit") is not None and notes.pop(0) != claims["sentence"]:
+        yield "its notes do not begin with what it says of the limit"
+    others = notes[: len(notes) - len(given)]
+    if notes != [*others, *given] or len({*notes}) < len(notes):
+        yield "its notes are not in the order, or as often, as an audit has them"
     if (FOREIGN in notes) == ("model" in claims["sums"]):
         yield "it says who made the decisions, and leaves out their model's digest or its own note"
-    limit = claims.get("sentence") if claims.get("limit") is not None else None
-    for note in notes:
-        known = note in true.notes or note == limit
-        if known or note in (WEIGHTED, UNTOLD, FOREIGN, ABOVE_ONE):
-            continue
+    for note in others:
         rows = [in_form(note, form) for form in (SHARED, REPEATED, CLUSTERED)]
+        if note in (WEIGHTED, UNTOLD, FOREIGN):
+            continue
         if rows.count(None) == len(rows):
             yield f"its sums give no note {str(note)[:60]!r}"
         elif rows[0] is None and claims["n"] not in rows:
@@ -393,58 +378,66 @@ def _notes_hold(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
 
 def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     """Whether what is said of a limit follows from the bound."""
-    if claims.get("limit") is None:
-        if claims.get("kept") is not None:
+    limit, kept = claims.get("limit"), claims.get("kept")
+    if limit is None:
+        if kept is not None:
             yield "it keeps a limit and names none"
         if "sentence" in claims and claims["sentence"] != str(Certificate.from_json(claims)):
             yield "what it says is not what its sums give"
         return
-    if claims["kept"] and not true.upper <= claims["limit"]:
-        yield f"it says that the limit {claims['limit']:g} is kept where its sums give {true.upper:.6f}"
-    if claims["sentence"] != limit_sentence(claims["limit"], claims["kept"], true):
+    require(CONFIDENCE, limit=limit)
+    if not isinstance(kept, bool):
+        yield "whether its limit is kept is neither true nor false"
+    if kept and not true.upper <= limit:
+        yield f"it says that the limit {limit:g} is kept where its sums give {true.upper:.6f}"
+    if claims["sentence"] != limit_sentence(limit, bool(kept), true):
         yield "what it says of the limit is not what its sums give"
 
 
-def _sums_hold(claims: Mapping[str, Any], counted: CountedSubgroups) -> Iterator[str]:
-    """Whether the counts fit each other, and none that they show is left out."""
+def _sums_hold(claims: Mapping[str, Any], counted: CountedSubgroups, delta: float) -> Iterator[str]:
+    """Whether the counts fit each other, and none that they show is left out: the audit's own search, asked of the
+    file."""
     if not 0 < counted.min_share <= LARGEST_MIN_SHARE:
         yield f"min_share is {counted.min_share:g}: it leaves out nearly every subgroup"
-    kinds = 1 + (claims["mixtures"] is not None) + (claims["kernels"] is not None)
-    delta = (1 - claims["confidence"]) / kinds
-    thin = thin_of(counted.min_share, counted.counts[0], counted.candidates, delta)
     if counted.counts.shape[1] != len(claims["groups"]) or not _pairs_hold(counted):
         yield "the rows of pairs of values do not add up to those of its subgroups"
         return
-    yield from _complete(counted, thin)
+    known = dict(zip(counted.subgroups, counted.counts, strict=True))
+    shape = subgroups(depth=counted.depth, min_share=counted.min_share)
+    again = searched(counted.axes, shape, lambda some: _rows_of(counted, known, some), delta)
+    if again.subgroups != counted.subgroups:
+        lost = [one for one in again.subgroups if one not in known]
+        name = subgroup_name(counted.axes, lost[0]) if lost else ""
+        yield (
+            f"subgroup {name!r} is left out, and its sums show it"
+            if lost
+            else "it lists a subgroup that the audit does not look at, or lists them in another order"
+        )
+        return
+    thin = thin_of(counted.min_share, counted.counts[0], counted.candidates, delta)
     yield from _nested(counted, thin)
 
 
-def _complete(counted: CountedSubgroups, thin: int) -> Iterator[str]:
-    """Every value, and every pair of values, that has rows enough must be there; and nothing that has not."""
-    sizes, pairs = sizes_of(counted.axes), counted.pairs
-    assert pairs is not None
-    starts, there = starts_of(sizes), {*counted.subgroups}
-    ones = [(a, v) for a, size in enumerate(sizes) for v in range(size)]
-    both = (
-        combinations_with_replacement(ones, 2)
-        if counted.depth > 1
-        else zip(ones, ones, strict=True)
-    )
-    for one, other in both:
-        if (one[0] == other[0]) != (one == other):
-            continue
-        subgroup: Subgroup = (one,) if one == other else (one, other)
-        i, j = starts[one[0]] + one[1], starts[other[0]] + other[1]
-        rows = pairs[i] if pairs.ndim == 1 else pairs[i, j]
-        if rows >= thin and subgroup not in there:
-            name = subgroup_name(counted.axes, subgroup)
-            yield f"subgroup {name!r} is left out, and its sums show it"
-            return
-    for k, subgroup in enumerate(counted.subgroups):
-        if subgroup and (counted.total[k] < thin or len(subgroup) > counted.depth):
-            name = counted.names[k]
-            yield f"subgroup {name!r} has fewer rows, or more values, than the audit looked at"
-            return
+def _rows_of(
+    counted: CountedSubgroups, known: Mapping[Subgroup, np.ndarray], some: Sequence[Subgroup]
+) -> np.ndarray:
+    """The counts of subgroups, (M, G, 2, 2), as the file has them; of those that it does not list no more than the rows
+    that pairs of values have, in one cell."""
+    sums = np.zeros((len(some), *counted.counts.shape[1:]), np.int64)
+    single = np.array([0 < len(one) <= 2 for one in some], bool)
+    few = [one for one, there in zip(some, single, strict=True) if there]
+    sums[single, 0, 0, 0] = _rows_of_pairs(counted, few)
+    for m, one in enumerate(some):
+        if one in known:
+            sums[m] = known[one]
+    return sums
+
+
+def _rows_of_pairs(counted: CountedSubgroups, some: Sequence[Subgroup]) -> np.ndarray:
+    """The rows of subgroups of one or two values."""
+    assert counted.pairs is not None
+    i, j = places(sizes_of(counted.axes), some)
+    return np.asarray(counted.pairs[i] if counted.pairs.ndim == 1 else counted.pairs[i, j])
 
 
 def _nested(counted: CountedSubgroups, thin: int) -> Iterator[str]:
@@ -478,9 +471,8 @@ def _pairs_hold(counted: CountedSubgroups) -> bool:
         ):
             return False
     shallow = [k for k, subgroup in enumerate(counted.subgroups) if 0 < len(subgroup) <= 2]
-    i, j = places(sizes, [counted.subgroups[k] for k in shallow])
-    sums = pairs[i] if pairs.ndim == 1 else pairs[i, j]
-    return bool((sums == counted.total[shallow]).all())
+    rows = _rows_of_pairs(counted, [counted.subgroups[k] for k in shallow])
+    return bool((rows == counted.total[shallow]).all())
 
 
 def differing(claim: Any, true: Any, where: str = "") -> Iterator[str]:

@@ -53,6 +53,9 @@ MAX_PAIRS = 50_000
 MAX_PAIRED = 2_000
 """Values whose pairs a certificate has rows of; of more it has the values' own."""
 
+MAX_ROWS = 10**11
+"""Of a certificate that is read: nobody has counted more."""
+
 OF_DIFFERENCES = 0.75
 """Of what the bounds over subgroups may fail with, what those of differences have; those of ratios have the rest."""
 
@@ -145,6 +148,16 @@ class CountedSubgroups:
         """Rows of every subgroup, (M,)."""
         return self.counts.sum(axis=(1, 2, 3))
 
+    @property
+    def listed(self) -> list[Subgroup]:
+        """The subgroups that hold the least share of rows: those of which a certificate has a record, in its order."""
+        return [self.subgroups[m] for m in np.flatnonzero(self.large)]
+
+    @property
+    def large(self) -> np.ndarray:
+        """Which subgroups hold the least share of rows, (M,) of bool."""
+        return np.asarray(self.total >= self.min_share * self.total[0])
+
     def sample(self, metric: str, precision: float) -> confidence.Sample:
         """What is known before any decision is looked at."""
         rows = confidence.compared(self.counts, metric)[1]
@@ -175,10 +188,14 @@ class CountedSubgroups:
             named = axis.values if not axis.edges else bin_names(axis.edges, dated, missing)
             if axis.values != named or len({*axis.values}) < len(axis.values):
                 raise ValueError("axes")
+        if len({axis.name for axis in axes}) < len(axes):
+            raise ValueError("axes")
         sizes, counts, pairs = sizes_of(axes), np.array(sums["counts"]), np.array(sums["pairs"])
         subgroups = tuple(tuple((int(a), int(v)) for a, v in one) for one in sums["subgroups"])
         check_depth(sums["depth"])
         if counts.dtype.kind != "i" or counts.min() < 0 or counts.shape[2:] != (2, 2):
+            raise ValueError("counts")
+        if counts.max() > MAX_ROWS:
             raise ValueError("counts")
         if (
             subgroups[0] != ()
@@ -362,8 +379,7 @@ def records(
             depth=len(counted.subgroups[m]),
         )
 
-    large = counted.total >= counted.min_share * counted.total[0]
-    return tuple(record(m) for m in np.flatnonzero(large).tolist())
+    return tuple(record(m) for m in np.flatnonzero(counted.large).tolist())
 
 
 def checked_groups(counted: CountedSubgroups, groups: Sequence[str], metric: str) -> None:

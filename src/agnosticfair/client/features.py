@@ -18,21 +18,9 @@ from agnosticfair.mathematics.subgroups import Crossed, gram, totals
 
 @dataclass(frozen=True)
 class Features:
-    """Rows x of D features.
-
-    Parameters
-    ----------
-    numbers : (k, n) array
-        The features that are no indicators, the intercept last.
-    others : (k,) array
-        Their columns in x.
-    exponents : (k,) array
-        Powers of two that they do not exceed.
-    hot : Crossed
-        The indicators.
-    at : (I,) array
-        Their columns in x.
-    """
+    """Rows x of D features.  numbers: (k, n), those that are no indicators, the intercept last; others: (k,), their
+    columns in x; exponents: (k,), powers of two that they do not exceed.  hot: the indicators; at: (I,), their columns
+    in x."""
 
     numbers: np.ndarray
     others: np.ndarray
@@ -114,17 +102,9 @@ MAX_DISTINCT = 0.7
 
 @dataclass(frozen=True)
 class Distinct:
-    """One row of every kind.
+    """One row of every kind.  first: (kinds,), their places in the table; None for every row.  weights: (kinds,), how
+    many rows are of each kind, or what each row weighs; None for one each.
 
-    Parameters
-    ----------
-    first : (kinds,) array or None
-        Their places in the table; None for every row.
-    weights : (kinds,) array or None
-        How many rows are of each kind, or what each row weighs; None for one each.
-
-    Examples
-    --------
     >>> rows = Distinct.of([np.array([3.0, 4.0, 3.0, 3.0])], None)
     >>> rows.take(np.array([3.0, 4.0, 3.0, 3.0])) @ rows.weights
     np.float64(13.0)

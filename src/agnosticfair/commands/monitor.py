@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option
 
@@ -227,6 +227,7 @@ def _time(when: str | None) -> float | None:
 
 
 def _show(watch: Monitor, verdict: Verdict) -> None:
+    from agnosticfair.auditing.certificate import lower, upper
     from agnosticfair.monitoring.monitor import described
 
     places = {"edge": "at the edge"}
@@ -237,8 +238,9 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
     )
     header = ("subgroup", "rows", "difference", "at least", "at most", "limit", "verdict")
     worst = (verdict.overall, *verdict.subgroups[:10])
-    lines: list[tuple[Any, ...]] = [
-        (p.name, p.rows, p.difference, p.low, p.high, p.limit, p.verdict) for p in worst
+    lines = [
+        (p.name, p.rows, p.difference, lower(p.low), upper(p.high), upper(p.limit), p.verdict)
+        for p in worst
     ]
     show(grid("What the decisions do", header, lines))
 

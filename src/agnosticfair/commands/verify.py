@@ -54,48 +54,38 @@ def verify(
         raise DataError(
             f"{str(certificate)!r} does not hold: {'; '.join(plain(why, 400) for why in wrong[:5])}"
         )
-    print(statement(claims, key is not None, model is not None, rows is not None))
+    print(statement(claims, key is not None, model, rows is not None))
 
 
-def statement(claims: Mapping[str, Any], key: bool, model: bool, rows: bool) -> str:
-    """What was checked of a certificate that passed, and what was not."""
-    from agnosticfair.auditing.certificate import upper
+def statement(claims: Mapping[str, Any], key: bool, model: Path | None, rows: bool) -> str:
+    """What was checked of a certificate that passed, and what was not; what it says is in its own words."""
+    from agnosticfair.auditing.certificate import Certificate
     from agnosticfair.auditing.proof import scope, unchecked
-    from agnosticfair.mathematics.metrics import METRICS
 
-    quantity = METRICS[claims["metric"]].quantity
-    limit = (
-        f"{quantity} at most {upper(claims['upper'])} with {claims['confidence']:.0%} confidence"
-    )
-    if not any(subgroup["estimable"] for subgroup in claims["subgroups"]):
-        limit = "of which none has rows enough: nothing is certified"
-    how = f"recomputed from {claims['n']:,} rows' sums"
-    if rows:
-        how = f"made again from the {claims['n']:,} rows"
     verdict = "It holds" if key else "Reproduced" if rows else "Consistent"
-    return f"{verdict}: {scope(claims)} {how}, {limit}. " + " ".join(
-        (*_by(claims, key), *_left(claims, model, rows, unchecked(claims)))
-    )
+    source = f"made again from the {claims['n']:,} rows" if rows else f"{claims['n']:,} rows' sums"
+    made = "" if rows else "recomputed from "
+    sentence = claims.get("sentence") or str(Certificate.from_json(claims))
+    said = [f"{verdict}: {made}{source}, over {scope(claims)}.", sentence, _by(claims, key)]
+    if not rows:
+        said.append(f"Not checked: {', '.join((REAL, *unchecked(claims)))}.")
+    if model is None and "model" in claims["sums"]:
+        said.append("Not checked: of which model (--model).")
+    elif model is not None and "model" not in claims["sums"] and not rows:
+        said.append(f"Not checked: whether {model.name!r} made these decisions (--rows).")
+    return plain(" ".join(said), 20_000)
 
 
-def _by(claims: Mapping[str, Any], key: bool) -> Iterator[str]:
+REAL = "whether the sums are those of real rows (--rows)"
+
+
+def _by(claims: Mapping[str, Any], key: bool) -> str:
     signature = claims.get("signature")
     if signature is None:
-        yield "Not signed: anybody can have written it."
-    elif key:
-        yield "Signed with the key you named."
-    else:
-        yield f"Signed with key {signature['public_key']}: name it by --key if it is the issuer's."
-
-
-def _left(
-    claims: Mapping[str, Any], model: bool, rows: bool, others: tuple[str, ...]
-) -> Iterator[str]:
-    if not rows:
-        beside = "".join(f", {text}" for text in others)
-        yield f"Not checked: whether the sums are those of real rows (--rows){beside}."
-    if not model and (claims["sums"] or {}).get("model"):
-        yield "Not checked: of which model (--model)."
+        return "Not signed: anybody can have written it."
+    if key:
+        return "Signed with the key you named."
+    return f"Signed with key {signature['public_key']}: name it by --key if it is the issuer's."
 
 
 def _of_another(claims: Mapping[str, Any], path: Path) -> Iterator[str]:
@@ -103,10 +93,11 @@ def _of_another(claims: Mapping[str, Any], path: Path) -> Iterator[str]:
     from agnosticfair.auditing.foreign import is_foreign
     from agnosticfair.model import load_model
 
+    about = claims["sums"].get("model")
     if is_foreign(path):
-        return  # its decisions are those of the rows: see --rows
-    about = (claims["sums"] or {}).get("model")
-    if about is None:
+        if about is not None:
+            yield f"it is of a model written by 'fit', and {path.name!r} is none"
+    elif about is None:
         yield "it does not say of which model it is: check it by --rows"
     elif about != load_model(path).digest:
         yield f"it is of another model than {path.name!r}"

@@ -14,6 +14,7 @@ many;
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
@@ -353,8 +354,9 @@ def thinnest(minimum: float, n: float, strata: int, candidates: int, delta: floa
     strata: counts that are looked at in each subgroup, its total included.
     """
     L = np.log(2 * strata * candidates / (COUNTS * delta))
-    rows = np.arange(int(minimum * n) + 2)
-    return int(np.argmax(_above(_below(rows, L), L) >= min(minimum * n, rows[-1])))
+    return bisect_left(
+        range(int(minimum * n) + 1), minimum * n, key=lambda rows: float(_above(_below(rows, L), L))
+    )
 
 
 def _tail(sample: Sample, delta: float) -> float:
@@ -367,9 +369,9 @@ def _above(expected: np.ndarray, L: float) -> np.ndarray:
     return expected + np.sqrt(2 * expected * L) + 2 * L / 3
 
 
-def _below(count: np.ndarray, L: float) -> np.ndarray:
+def _below(count: ArrayLike, L: float) -> np.ndarray:
     """What the expectation of a count exceeds with probability at most exp(-L): Chernoff's lower tail, solved."""
-    return (np.sqrt(np.asarray(count) + L / 2) + np.sqrt(L / 2)) ** 2
+    return np.asarray((np.sqrt(np.asarray(count) + L / 2) + np.sqrt(L / 2)) ** 2)
 
 
 def _enough(sample: Sample, rows: np.ndarray, total: np.ndarray) -> np.ndarray:

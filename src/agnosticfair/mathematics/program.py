@@ -680,7 +680,7 @@ def optimality(optimum: Optimum, accuracy: bool = False) -> str:
         )
     first = f"No rule that decides from these estimates and keeps the limits {better} by more than {more:.2g}"
     if optimum.spend:
-        first += f", none that is charged alike for differences within them by more than {max(optimum.gap, 1e-4):.2g}"
+        first += f" (by more than {max(optimum.gap, 1e-4):.2g} under the same penalty on smaller differences)"
     return f"{first}; {statement}."
 
 

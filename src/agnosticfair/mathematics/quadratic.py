@@ -367,20 +367,10 @@ def _shortest(block: np.ndarray, b: np.ndarray) -> np.ndarray:
 def lbfgs_step(
     gradient: np.ndarray, diagonal: np.ndarray, moves: np.ndarray, turns: np.ndarray, first: float
 ) -> np.ndarray:
-    """The step, (..., D).
+    """The step, (..., D).  gradient, diagonal: (..., D), the latter of the Hessian.  moves, turns: (k, ..., D), the
+    last differences of weights and of their gradients; 0 for none.  first: by how much the diagonal's step
+    is shortened before there is a move.
 
-    Parameters
-    ----------
-    gradient : (..., D) array
-    diagonal : (..., D) array
-        Of the Hessian.
-    moves, turns : (k, ..., D) arrays
-        The last differences of weights and of their gradients, the latest last; 0 for none.
-    first : float
-        By how much the diagonal's step is shortened before there is a move.
-
-    Examples
-    --------
     >>> none = np.zeros((0, 2))
     >>> lbfgs_step(np.array([2.0, 4.0]), np.array([2.0, 2.0]), none, none, 0.5)
     array([-0.5, -1. ])

@@ -133,12 +133,10 @@ def baseline_of(
 def _baseline(certificate: Certificate, model: Model | None, limit: float | None) -> Baseline:
     assert certificate.sums is not None
     counted = CountedSubgroups.from_json(certificate.sums)
-    by_name = dict(zip(counted.names, counted.subgroups, strict=True))
     # overall is watched, estimable or not, against the bound over all
-    watched = [
-        certificate.subgroups[0],
-        *(subgroup for subgroup in certificate.subgroups[1:] if subgroup.estimable),
-    ]
+    pairs = zip(counted.listed, certificate.subgroups, strict=True)
+    there = [(one, record) for one, record in pairs if record.estimable or not one]
+    watched = [record for _, record in there]
     limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
     assert counted.pairs is not None
     if counted.pairs.ndim == 1:
@@ -148,7 +146,7 @@ def _baseline(certificate: Certificate, model: Model | None, limit: float | None
         )
     return Baseline(
         axes=counted.axes,
-        subgroups=tuple(by_name[subgroup.name] for subgroup in watched),
+        subgroups=tuple(one for one, _ in there),
         counts=counted.pairs,
         n=certificate.n,
         sensitive_features=(HANDED,) if model is None else model.sensitive_features,

@@ -37,22 +37,24 @@ from agnosticfair.monitoring.state import (
     ALIKE,
     MAX_SKETCHES,
     MAX_STRANGE,
+    SKETCH,
     MonitorState,
     from_bytes,
+    hashes_of,
+    in_common,
     latest,
-    likeness,
-    sketch_of,
 )
 from agnosticfair.monitoring.verdict import SubgroupNow, Verdict, batch_of, judge
 from agnosticfair.settings import CONFIDENCE, require
 
+YEAR_10000 = 253_402_300_800.0
 POSITIVE_LABEL = "1"
 """The label of rows whose decisions are handed over."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch as codes.  decided: (n,) of bool.  sketch: by which it is known again where rows are missing."""
+    """One batch as codes.  decided: (n,) of bool.  hashes: of its rows, by which it is known again."""
 
     codes: np.ndarray
     group: np.ndarray
@@ -60,7 +62,7 @@ class Batch:
     decision: np.ndarray
     decided: np.ndarray
     digest: str
-    sketch: tuple[int, ...]
+    hashes: np.ndarray
 
 
 class Monitor:
@@ -142,11 +144,14 @@ class Monitor:
         """
         if not len(rows):
             raise DataError(f"{who} has no rows: leave it out")
+        when = time.time() if when is None else float(when)
+        if not 0 <= when < YEAR_10000:
+            raise SettingsError(f"{when:g} is no time: give seconds since 1970")
         seen = self._seen(rows, decisions, who)
         batch = self._batch(seen, rows)
         batch_now = batch_of(judge(self.baseline, batch, 1 - self.confidence))
         with self._alone():
-            before, when = self.state, time.time() if when is None else float(when)
+            before = self.state
             try:
                 self.state = self._counted(seen, batch, when, again, sample, who)
                 verdict = self.verdict()
@@ -215,7 +220,7 @@ class Monitor:
         content = np.sort(bare ^ decision.astype(np.uint64))  # whatever the order of rows
         digest = hashlib.sha256(content.tobytes()).hexdigest()[:16]
         group = groups_of(rows, self.baseline)
-        return Batch(codes, group, label, decision, known, digest, sketch_of(content))
+        return Batch(codes, group, label, decision, known, digest, hashes_of(content))
 
     def _batch(self, seen: Batch, rows: Table) -> MonitorState:
         """The state of a batch by itself."""
@@ -245,17 +250,18 @@ class Monitor:
                 self._check_fresh(seen, who)
             both = replace(state, batches={}, sketches=()) + batch
             state = replace(both, since=state.since, timeline=state.timeline)
-            sketches = (*sketches, *filter(None, [seen.sketch]))[-MAX_SKETCHES:]
+            sketch = tuple(seen.hashes[:SKETCH].tolist())
+            sketches = (*sketches, *filter(None, [sketch]))[-MAX_SKETCHES:]
         batches = latest({**self.state.batches, digest: labelled})
         return replace(state, counts=counts, batches=batches, sketches=sketches, last=when)
 
     def _check_fresh(self, seen: Batch, who: str) -> None:
         """Raise where most of these rows were counted in an earlier batch."""
-        shared = max((likeness(seen.sketch, other) for other in self.state.sketches), default=0.0)
+        shared = max((in_common(one, seen.hashes) for one in self.state.sketches), default=0.0)
         if shared >= ALIKE:
             raise DataError(
-                f"{who} has about {shared:.0%} of its rows in common with a batch that was counted: leave these rows "
-                "out, or say by again (--again) that they are other ones"
+                f"{who} and a batch that was counted have about {shared:.0%} of one's rows in common: leave these "
+                "rows out, or say by again (--again) that they are other ones"
             )
 
     def _tally(self, seen: Batch) -> np.ndarray:

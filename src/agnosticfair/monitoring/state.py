@@ -18,10 +18,10 @@ MAX_POINTS, MAX_STRANGE, MAX_BATCHES = 240, 20, 10_000
 batches, the last ones, that are known again."""
 
 
-SKETCH, MAX_SKETCHES, ALIKE, DISTINCT = 32, 256, 0.5, 0.9
-"""Numbers by which a batch is known again without some of its rows; the last batches of which they are remembered; the
-share of rows in common from which on it is the same batch; and the share of rows that must differ among themselves,
-for where people are alike by chance, so are batches."""
+SKETCH, MAX_SKETCHES, ALIKE, DISTINCT, SURELY = 32, 256, 0.5, 0.9, 8
+"""Numbers by which a batch is known again without some of its rows, or among others; the last batches of which they are
+remembered; the share of rows in common from which on it is the same batch; the share of rows that must differ among
+themselves, for where people are alike by chance, so are batches; and the fewest rows that show a part of a batch."""
 
 
 @dataclass(frozen=True)
@@ -97,28 +97,34 @@ class MonitorState:
         return f'{{"sha256":"{digest}","state":{content}}}\n'.encode()
 
 
-def sketch_of(content: np.ndarray) -> tuple[int, ...]:
-    """The smallest hashes of a batch, 32 bits each; none where its rows are too much alike to tell batches apart.
+def hashes_of(content: np.ndarray) -> np.ndarray:
+    """The different hashes of a batch, 32 bits each, sorted; the first SKETCH are its sketch. None where its rows are
+    too much alike to tell batches apart.
 
-    content: (n,) hashes of the rows, sorted.
+    content: (n,) hashes of the rows.
 
-    >>> sketch_of(np.array([3, 5], np.uint64) << np.uint64(32)), sketch_of(np.zeros(9, np.uint64))
-    ((3, 5), ())
+    >>> hashes_of(np.array([5, 3], np.uint64) << np.uint64(32)), hashes_of(np.zeros(9, np.uint64)).size
+    (array([3, 5], dtype=uint64), 0)
     """
-    single = np.unique(content)
-    if len(single) < DISTINCT * len(content) or len(single) < 2:
-        return ()
-    return tuple(int(value) for value in single[:SKETCH] >> np.uint64(32))
+    single = np.unique(content >> np.uint64(32))
+    return single[: 0 if len(single) < max(DISTINCT * len(content), 2) else None]
 
 
-def likeness(one: tuple[int, ...], other: tuple[int, ...]) -> float:
-    """The share of rows that two batches have in common, of those that either has, about.
+def in_common(sketch: tuple[int, ...], hashes: np.ndarray) -> float:
+    """The share of an earlier batch's rows that are in this one, about, by its sketch; or of this one's in the earlier
+    one, where nearly all of SURELY or more are.
 
-    >>> likeness((1, 2, 3), (1, 2, 3)), likeness((1, 2), (3, 4)), likeness((), (1,))
-    (1.0, 0.0, 0.0)
+    >>> rows = np.arange(100, dtype=np.uint64)
+    >>> in_common((1, 3, 5, 7), rows[4:]), in_common((1, 3, 5, 7), rows[8:]), in_common((1, 3, 5, 7), rows[:1])
+    (0.5, 0.0, 0.0)
     """
-    both = sorted({*one} | {*other})[: max(len(one), len(other))]
-    return len({*both} & {*one} & {*other}) / len(both) if one and other else 0.0
+    if not sketch or not len(hashes):
+        return 0.0
+    known = np.array(sketch, np.uint64)
+    there = hashes[np.minimum(np.searchsorted(hashes, known), len(hashes) - 1)] == known
+    first = int(np.searchsorted(hashes, known[-1], "right"))
+    inside = there.sum() / first if first >= SURELY else 0.0
+    return float(max(there.mean(), inside if inside >= DISTINCT else 0.0))
 
 
 def latest(batches: Mapping[str, bool]) -> dict[str, bool]:

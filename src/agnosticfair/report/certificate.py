@@ -256,9 +256,8 @@ def certified(certificate: Mapping[str, Any]) -> Json:
             "metric": metric,
         }
     mixed = " and every mixture of them" if parsed.mixtures is not None else ""
-    mixed += (
-        f" and every reweighting by {parsed.kernels.about}" if parsed.kernels is not None else ""
-    )
+    if parsed.kernels is not None and isfinite(parsed.kernels.upper):
+        mixed += f" and every reweighting by {parsed.kernels.about}"
     level = f"{100 * parsed.confidence:g}% confidence, all at once"
     words = f"each of {subgroups['counts'][0]:,} subgroups{mixed}, with {level}"
     return {"set": words, "metric": metric}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import agnosticfair
-from agnosticfair.auditing.certificate import upper
+from agnosticfair.auditing.certificate import lower, upper
 from agnosticfair.data.encoding import shown
 from agnosticfair.monitoring.monitor import Monitor
 from agnosticfair.monitoring.verdict import Verdict
@@ -81,9 +81,11 @@ def _subgroups(subgroups: list[dict[str, Any]]) -> list[tuple[str, ...]]:
                 p["name"],
                 f"{p['rows']:,}",
                 ", ".join(f"{r['group']} {_percent(r['rate'])}" for r in p["rates"]),
-                *(_fixed(p[k]) for k in ("difference", "low", "high")),
+                _fixed(p["difference"]),
+                lower(p["low"], 3),
+                upper(p["high"], 3),
                 *(_percent(p[k]) for k in ("share_before", "share")),
-                _fixed(p["limit"]),
+                upper(p["limit"]),
                 MARKS[p["verdict"]],
             )
             for p in subgroups

@@ -158,24 +158,9 @@ def choose(losses: Mapping[str, float]) -> str:
 class SolverState:
     """A plan and its solver's state.
 
-    Parameters
-    ----------
-    plan : Plan
-    inner : Inner
-    stage : str
-        Of a method with a rule: the learner that trains, or 'program'.
-    learned : tuple of Learned
-        The learners that have been trained.
-    earlier : tuple of dict
-        The rounds of the stages before.
-    seed : int
-        Of the folds.
-    nbytes : int
-        Of the largest total so far.
-    calibration : mapping of str to array
-        Of the estimates in every subgroup (``server.rule``).
-    notes : tuple of str
-        What is to be said of how subgroups were chosen.
+    stage: of a method with a rule, the learner that trains, or 'program'.  learned: the learners that have been
+    trained.  earlier: the rounds of the stages before.  seed: of the folds.  nbytes: of the largest total so far.
+    calibration: of the estimates in every subgroup (``server.rule``).  notes: how subgroups were chosen.
     """
 
     plan: Plan
