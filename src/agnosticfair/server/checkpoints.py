@@ -123,7 +123,7 @@ def load(
             return None
         if checkpoint["run"].get(name) != value:
             raise SettingsError(
-                f"the checkpoint {str(path)!r} is of another run ({name} differs): name another folder, "
+                f"the checkpoint {str(path)!r} is of a run that differs in {name}: name another folder, "
                 "or remove it to begin anew"
             )
     return checkpoint["state"], checkpoint["events"]
