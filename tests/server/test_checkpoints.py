@@ -86,11 +86,11 @@ def test_a_checkpoint_that_was_cut_short_is_damaged(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"seed": 4}, "seed differs"),
-        ({"scale": False}, "scale differs"),
-        ({"method": method("fairfl", tau=0.3)}, "method differs"),
-        ({"clients": dealt(ROWS, 2)}, "clients differs"),
-        ({"clients": {**TABLES, "c001": TABLES["c002"]}}, "clients' rows differs"),
+        ({"seed": 4}, "differs in seed"),
+        ({"scale": False}, "differs in scale"),
+        ({"method": method("fairfl", tau=0.3)}, "differs in method"),
+        ({"clients": dealt(ROWS, 2)}, "differs in clients:"),
+        ({"clients": {**TABLES, "c001": TABLES["c002"]}}, "differs in the clients' rows"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(changes, said, tmp_path):
