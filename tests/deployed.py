@@ -104,9 +104,10 @@ def free(first, count):
 
 
 def free_ports(count):
-    """The first of some neighbouring free ports, under those that outgoing connections take; another
-    session of tests on this machine begins to look elsewhere."""
-    begin = os.getpid() % 1000
+    """The first of some neighbouring free ports, under those that outgoing connections take; another worker of
+    these tests, and another session of tests on this machine, begins to look elsewhere."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    begin = (os.getpid() + 500 * worker) % 1000
     for k in range(1000):
         first = 18500 + 10 * ((begin + k) % 1000)
         if free(first, count):
