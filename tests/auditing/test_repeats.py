@@ -78,3 +78,10 @@ def test_the_command_audits_one_row_of_each_cluster(call, tmp_path, monkeypatch)
     assert call("verify", "audit/certificate.json", "--rows", "rows.csv")[0] == 0
     code, out, _ = call(*send, "--drop", "who")
     assert "rows repeat another one" in " ".join(out.split())
+    write(tmp_path / "fit.csv", client_rows(4))
+    assert call("fit", "fit.csv", *ROLES, "--method", "fl")[0] == 0
+    code, out, _ = call(
+        *send[:-4], "--model", "model.safetensors", "--precision", 0.9, "--cluster", "who"
+    )
+    assert code == 0  # the model needs no --drop for a column that it does not read
+    assert "200 clusters among" in " ".join(out.split())

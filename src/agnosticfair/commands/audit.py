@@ -48,8 +48,7 @@ def judged_of(
 
     roles, cluster, predictions = _roles(request), request["cluster"], request["predictions"]
     if model is not None:
-        how = (request["positive"], (trust_code, request["threshold"]))
-        judged = _of_model(model, file, roles, dialect, *how)
+        judged = _of_model(model, file, roles, dialect, request, trust_code)
     elif predictions is not None:
         judged = _of_column(predictions, file, roles, dialect)
     else:
@@ -268,32 +267,30 @@ def _of_model(
     file: Path,
     roles: Roles,
     dialect: options.Dialect,
-    positive: str | None,
-    how: tuple[bool, float],
+    request: Request,
+    trust_code: bool,
 ) -> Judged:
-    """A model and the rows as it reads them; of another's its predictions, and the rows as 'fit' reads them.
-    how: whether it may run code, and the threshold."""
+    """A model and the rows as it reads them; of another's its predictions, and the rows as 'fit' reads them."""
     from agnosticfair.auditing.foreign import is_foreign, load_foreign, predictions_of, read_frame
     from agnosticfair.data.files import read_table
     from agnosticfair.model import load_model
 
     if not is_foreign(path):
-        named = [k for k in ("numeric", "categorical", "drop") if getattr(roles, k)]
-        if named or positive is not None:
-            raise SettingsError(
-                f"the model knows its columns and labels: leave out --{(*named, 'positive')[0]}"
-            )
+        named = [k for k in ("numeric", "categorical", "drop", "positive") if request[k]]
+        if named:
+            raise SettingsError(f"the model knows its columns and labels: leave out --{named[0]}")
         ours = load_model(path)
         rows = labelled(ours, [file], str(roles.target), roles.sensitive_features, None, dialect)
         return Judged(ours, rows[file.stem], ours.method["name"])
-    trust_code, threshold = how
     table = read_table(file, roles, dialect=dialect)
     theirs = load_foreign(path, trust_code)
     if trust_code:
         print(f"Warning: {path.name!r} runs the code of whoever wrote it.", file=sys.stderr)
     frame = read_frame(file, dialect)
     return Judged(
-        predictions_of(theirs, frame, str(roles.target), threshold=threshold), table, path.name
+        predictions_of(theirs, frame, str(roles.target), threshold=request["threshold"]),
+        table,
+        path.name,
     )
 
 
