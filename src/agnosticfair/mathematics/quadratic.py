@@ -103,8 +103,9 @@ def _solved(A: np.ndarray, b: np.ndarray, definite: bool) -> np.ndarray:
     return np.linalg.lstsq(A, b, rcond=1e-14)[0]
 
 
-MAX_SWEEPS, MAX_SIGNS, MAX_MULTIPLIERS = 60, 2000, 40
-"""Of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of ``lasso_on_simplex``."""
+MAX_PIECES, MAX_SWEEPS, MAX_SIGNS, MAX_MULTIPLIERS = 8, 60, 2000, 40
+"""Of ``huber_step``; of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of
+``lasso_on_simplex``."""
 
 
 def kinked(
@@ -168,6 +169,7 @@ def huber_step(
 ) -> np.ndarray:
     """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + the penalty.  inside: of ``lasso_on_simplex``; none may be true.
 
+    Where no coordinate is kinked, by Newton's steps for the pieces of the penalty on which they lie.  Else
     x = kinked + quadratic; for given kinked coordinates the quadratic ones are a linear solve, and what is left is a
     ``lasso_step`` in the first, with the parallel sum of H and the curvatures.
 
@@ -177,6 +179,9 @@ def huber_step(
     array([1.5, 0.1])
     """
     bent = np.flatnonzero(np.isfinite(curvature))
+    by_pieces = _by_pieces(H, g, x0, up, down, curvature) if len(bent) == len(g) else None
+    if by_pieces is not None:
+        return by_pieces
     rows = H[bent]
     solved = np.linalg.solve(rows[:, bent] + np.diag(curvature[bent]), np.c_[rows, g[bent]])
     left = H - rows.T @ solved[:, :-1]
@@ -185,6 +190,34 @@ def huber_step(
     moved = solved[:, :-1] @ (x - x0) + solved[:, -1]
     x[bent] -= moved
     return x
+
+
+def _by_pieces(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    curvature: np.ndarray,
+) -> np.ndarray | None:
+    """The optimum of a penalty without kinks: exact once every coordinate is on the piece that was guessed for it; None
+    where that is not found."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    gradient = curvature * x0
+    for _ in range(MAX_PIECES):
+        above, below = gradient > up, gradient < -down
+        linear = above | below
+        block, right = H.copy(), g + np.where(above, up, np.where(below, -down, curvature * x0))
+        block[np.diag_indices(len(g))] += np.where(linear, 0.0, curvature)
+        try:
+            x = x0 - cho_solve(cho_factor(block, True, True, False), right, check_finite=False)
+        except LinAlgError:
+            return None
+        gradient = curvature * x
+        if (above == (gradient > up)).all() and (below == (gradient < -down)).all():
+            return x
+    return None
 
 
 def lasso_step(
