@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
+from math import prod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -52,9 +54,9 @@ def direction_bits(bits: int) -> tuple[int, int]:
     return both // 2, both - both // 2
 
 
-MIN_COUNTED, COUNTED_ROWS, COUNTED = 1 << 19, 6000, 25
-"""Indicators from which on counting what subgroups share may pay; what a table costs beside its rows, in rows; and how
-many products of a matrix take as long as counting one row."""
+MIN_COUNTED, TABLE, COUNTED, MAX_AXES, MAX_CELLS = 1 << 19, 6000, 25, 16, 1 << 21
+"""Indicators from which on counting what subgroups share may pay; what a table costs, in rows; how many products of a
+matrix take as long as counting a row once; and the most axes, and entries of tables."""
 
 
 class Weights(Protocol):
@@ -160,17 +162,20 @@ class Memberships:
 
     @cached_property
     def overlaps(self) -> Overlaps | None:
-        """Where what two subgroups share is counted; None for subgroups of three values."""
-        if len(self.at.deep):
-            return None
-        return overlaps(self.codes, self.at.sizes, [*self.subgroups, ()])
+        """Where what two subgroups share is counted; None where they have three values, or tables would be large."""
+        room = tuple(
+            size + int((codes < 0).any())
+            for size, codes in zip(self.at.sizes, self.codes, strict=True)
+        )
+        small = len(room) <= MAX_AXES and sum(map(prod, combinations(room, 4))) <= MAX_CELLS
+        return overlaps(room, (*self.subgroups, ())) if small and not len(self.at.deep) else None
 
     def counts_pay(self, directions: int, factors: int, rows: int) -> bool:
         """Whether ``shared`` is less work than a product of matrices; both give the same bits."""
         if rows * directions < MIN_COUNTED or self.overlaps is None:
             return False
         products = factors * (factors + 1) // 2
-        counting = len(self.overlaps.sets) * (COUNTED_ROWS + products * rows)
+        counting = len(self.overlaps.sets) * (TABLE + products * rows)
         return counting * COUNTED < rows * directions**2
 
     def shared(self, which: np.ndarray, rows: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -320,11 +325,11 @@ def hessian(
     matrix = np.zeros((at.size, at.size))
     chunk, tile = (CHUNK, TILE) if b.xp is np else (HESSIAN_ROWS, at.size)
     mixed = [_mixed(rows, b, C)[chosen] for C in at.mixed]
-    a = b.xp.asarray(a)
+    across = b.xp.asarray(np.ascontiguousarray(a.T))
     for start in range(0, len(chosen), chunk):
         part = slice(start, start + chunk)
-        v = sum(a[f][:, None] * u[f][None, part] for f in range(len(u)))
-        v = v * b.columns(k, chosen[part])
+        v = across @ u[:, part]
+        v *= b.columns(k, chosen[part])
         if mixed:
             v = b.xp.concatenate([v, *(m[None, part] for m in mixed)])
         on_grid(v, sum(direction_bits(bits)))
@@ -336,14 +341,15 @@ def hessian(
 
 def _factors(
     rows: Estimated, at: Directions, chosen: Any, bits: int, xp: Any
-) -> tuple[list[Any], np.ndarray]:
-    """What the directions are made of, on its grid: u of the chosen rows, a list of (n,), and a, (factors, a)."""
+) -> tuple[Any, np.ndarray]:
+    """What the directions are made of, on its grid: u of the chosen rows, (factors, n), and a, (factors, a)."""
     fine, coefficient = direction_bits(bits)
     used = sorted({*at.j.astype(int).tolist(), *at.other[at.second != 0].astype(int).tolist()})
+    used = used or [-1]
     ones = rows.c[chosen] * 0.0 + 1.0
     u = [rows.pi[j][chosen] if j >= 0 else ones if j == -1 else rows.c[chosen] for j in used]
     a = [at.first * (at.j == j) - at.second * (at.other == j) for j in used]
-    return [on_grid(v + 0.0, fine) for v in u], on_grid(np.array(a, float), coefficient)
+    return on_grid(xp.stack(u), fine), on_grid(np.array(a, float), coefficient)
 
 
 def _mixed(rows: Estimated, b: Weights, C: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, combinations
 from math import prod
 from typing import Any
@@ -623,15 +623,15 @@ class Overlaps:
         return each[:, self.place[np.ix_(which, which)]]
 
 
-def overlaps(codes: np.ndarray, sizes: Sequence[int], subgroups: Sequence[Subgroup]) -> Overlaps:
-    """Of subgroups of at most two values.  codes: (C, n).
+@lru_cache(maxsize=2)
+def overlaps(room: tuple[int, ...], subgroups: tuple[Subgroup, ...]) -> Overlaps:
+    """Of subgroups of at most two values, of axes with so many values, none of them included where a row has none.
 
     >>> codes = np.array([[0, 1, 1], [1, 1, 0]])
-    >>> shared = overlaps(codes, (2, 2), [((0, 1),), ((0, 1), (1, 1)), ()])
+    >>> shared = overlaps((2, 2), (((0, 1),), ((0, 1), (1, 1)), ()))
     >>> shared.sums(codes, np.arange(3), np.array([[1.0, 2.0, 4.0]])).tolist()
     [[[6.0, 2.0, 6.0], [2.0, 2.0, 2.0], [6.0, 2.0, 7.0]]]
     """
-    room = [size + bool((codes[a] < 0).any()) for a, size in enumerate(sizes)]
     groups = by_axes(subgroups)
     number = {axes: k for k, axes in enumerate(groups)}
     unions = {(a, b): tuple(sorted({*a, *b})) for a in groups for b in groups}
@@ -649,12 +649,12 @@ def overlaps(codes: np.ndarray, sizes: Sequence[int], subgroups: Sequence[Subgro
     ]
     tables = [*sets, *within]
     ends = np.cumsum([prod([room[axis] for axis in axes]) for axes in tables])
-    strides = np.zeros((len(tables), len(sizes)), int)
+    strides = np.zeros((len(tables), len(room)), int)
     for row, axes in zip(strides, tables, strict=True):
         row[list(axes)] = [prod([room[other] for other in axes[k + 1 :]]) for k in range(len(axes))]
     known = {axes: k for k, axes in enumerate(tables)}
     table_of = np.array([[known[unions[a, b]] for b in groups] for a in groups])
-    values, group = np.full((len(subgroups), len(sizes)), -1), np.empty(len(subgroups), int)
+    values, group = np.full((len(subgroups), len(room)), -1), np.empty(len(subgroups), int)
     for axes, (members_here, codes_here) in groups.items():
         values[members_here[:, None], list(axes)], group[members_here] = codes_here, number[axes]
     table = table_of[np.ix_(group, group)]
@@ -666,4 +666,4 @@ def overlaps(codes: np.ndarray, sizes: Sequence[int], subgroups: Sequence[Subgro
         here, v = np.ix_(on, on), column[on]
         twice = v[:, None] * strides[table[here], axis]
         place[here] = np.where(v[:, None] == v, place[here] - twice, ends[-1] + (1 << 40))
-    return Overlaps(tuple(room), sets, smaller, np.minimum(place, ends[-1]))
+    return Overlaps(room, sets, smaller, np.minimum(place, ends[-1]))
