@@ -103,7 +103,7 @@ def _solved(A: np.ndarray, b: np.ndarray, definite: bool) -> np.ndarray:
     return np.linalg.lstsq(A, b, rcond=1e-14)[0]
 
 
-MAX_PIECES, MAX_SWEEPS, MAX_SIGNS, MAX_MULTIPLIERS = 8, 60, 2000, 40
+MAX_PIECES, MIN_LENGTH, MAX_SWEEPS, MAX_SIGNS, MAX_MULTIPLIERS = 20, 1e-3, 60, 2000, 40
 """Of ``huber_step``; of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of
 ``lasso_on_simplex``."""
 
@@ -204,20 +204,33 @@ def _by_pieces(
     where that is not found."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-    gradient = curvature * x0
+    def value(x: np.ndarray) -> float:
+        p = x - x0
+        return float(g @ p + p @ H @ p / 2) + kinked(x, up, down, curvature)
+
+    x, pieces = x0, _pieces(x0, up, down, curvature)
     for _ in range(MAX_PIECES):
-        above, below = gradient > up, gradient < -down
-        linear = above | below
-        block, right = H.copy(), g + np.where(above, up, np.where(below, -down, curvature * x0))
-        block[np.diag_indices(len(g))] += np.where(linear, 0.0, curvature)
+        block, pull = H.copy(), np.choose(pieces + 1, [-down, curvature * x0, up])
+        block[np.diag_indices(len(g))] += np.where(pieces, 0.0, curvature)
         try:
-            x = x0 - cho_solve(cho_factor(block, True, True, False), right, check_finite=False)
+            there = x0 - cho_solve(cho_factor(block, True, True, False), g + pull)
         except LinAlgError:
             return None
-        gradient = curvature * x
-        if (above == (gradient > up)).all() and (below == (gradient < -down)).all():
-            return x
+        guessed, pieces = pieces, _pieces(there, up, down, curvature)
+        if (pieces == guessed).all():
+            return there
+        before, t = value(x), 1.0
+        while value(x + t * (there - x)) > before and t > MIN_LENGTH:
+            t /= 2
+        x = x + t * (there - x)
+        pieces = _pieces(x, up, down, curvature)
     return None
+
+
+def _pieces(x: np.ndarray, up: np.ndarray, down: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """1 where the penalty is linear and rises, -1 where it falls, 0 where it is quadratic."""
+    gradient = curvature * x
+    return (gradient > up).astype(int) - (gradient < -down)
 
 
 def lasso_step(
