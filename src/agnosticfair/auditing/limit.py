@@ -239,23 +239,9 @@ def fit_within(
 ) -> tuple[Fit, CertifiedLimit]:
     """The most accurate model of a path whose worst difference of decisions is certified to be within the limit.
 
-    Parameters
-    ----------
-    clients : mapping of str to Table or Stream, or Engine
-        Half of the rows, by their content, fit; the others certify. Over an engine every client deals its own.
-    limit : float
-        The largest difference in any estimable subgroup.
-    confidence, precision, subgroups
-        As in ``audit``: subgroups whose interval is wider than +- precision do not count towards the limit.
-    cluster : str, optional
-        A column of the tables that says which rows are one person: all of these fit, or one of them certifies.
-    deadline, secure, schema
-        As in ``fit``, whose other arguments may follow.
-
-    Returns
-    -------
-    Fit, CertifiedLimit
-        The model, and what may be claimed of it. Where the limit cannot be, the one foreseen nearest to it.
+    Half of the rows, by their content, fit, the others certify; a ``cluster`` goes to one half whole. ``limit`` is of
+    any estimable subgroup: subgroups whose interval is wider than +- ``precision`` do not count. ``how`` is for
+    ``fit``. Where the limit cannot be kept, the model is the one foreseen nearest to it.
     """
     require(CONFIDENCE, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)

@@ -59,12 +59,7 @@ def ends_of(sizes: Sequence[int], subgroups: Sequence[Subgroup]) -> np.ndarray:
 class Memberships:
     """Membership of subgroups, and overall, of rows on a device (``scores.Weights``).
 
-    Parameters
-    ----------
-    Z : (n, I + 1) tensor
-        1 where a row has a value, and a column of ones.
-    ends : (3, K) array
-        See ``ends_of``.
+    Z: (n, I + 1), 1 where a row has a value, and a column of ones.  ends: (3, K), see ``ends_of``.
     """
 
     Z: Any
@@ -178,7 +173,6 @@ def coded_rows(rows: CodedRows, name: str) -> CodedOnDevice:
 
 @torch.inference_mode()
 def level_sums(rows: Any, forests: Any, level: int, count: np.ndarray) -> dict[str, np.ndarray]:
-    """``boosting.level_sums`` on the rows' device."""
     with rows.codes.device, room_for(f"the trees of {len(rows.fold)} rows"):
         return boosting.level_sums(rows, forests, level, count)
 

@@ -239,7 +239,6 @@ def _planned(folder: Path, plan: Federation) -> Settings:
 
 
 def settings_text(settings: Settings) -> str:
-    """The federation's own file."""
     names = ("host", "listen", "port", "metrics")
     return f"""# A federation of sites; 'agnosticfair deploy run' reads it anew for every run.
 

@@ -152,7 +152,6 @@ def locked(settings: Settings) -> Iterator[None]:
 
 
 def next_run(folder: Path) -> str:
-    """The number of the next run."""
     known = [path.name for path in (folder / "results").glob("*") if path.name.isdigit()]
     return str(1 + max(map(int, (*known, read_state(folder).get("run", 0)))))
 

@@ -159,7 +159,6 @@ def init(limits: RateLimits, n: float, groups: int, start: np.ndarray | None = N
 
 
 def request(state: State) -> Points:
-    """What the next reply evaluates."""
     if state.at is None:
         A = np.zeros((2, len(state.limits.tau), state.groups))
         of_all = np.zeros((2, len(state.limits.tau)))
@@ -475,31 +474,18 @@ SHARES = (0.95, 0.8)
 class Optimum:
     """How good the rule is, in units of mean utility.
 
-    Parameters
-    ----------
-    utility, learner_utility, constant : float
-        Of the rule, of the learner's own decisions, and of the better of two constant answers.
-    bound : float
-        No rule that keeps the limits has more.
-    gap : float
-        No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``, less what
-        differences within the limits are charged.
-    spend : float
-        What those of this rule are.
-    excess, smoothed_excess : float
-        By how much the rule, and its smoothed form, are above a limit at most; negative below all.
-    people : float
-        The same of the rule, times the expected people of the smaller group: few where the excess is one row's.
-    positive : float
-        The share of positive decisions.
-    unchanged : bool
-        The learner's own decisions keep all limits, and are the rule.
-    max_scale : float
-        RateLimits so many times as large would bind nothing.
-    gradient : float
-        How fast ``bound`` grows with limits scaled by a number, at 1.
-    further : tuple of (float, float)
-        Utilities of rules with limits so many times as large.
+    constant: of the better of two constant answers
+    bound: no rule that keeps the limits has more
+    gap: no rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``, less
+        what differences within the limits are charged
+    spend: what those of this rule are charged
+    excess, smoothed_excess: by how much the rule, and its smoothed form, are above a limit at most; negative below
+        all
+    people: that, times the expected people of the smaller group: few where the excess is one row's
+    unchanged: the learner's own decisions keep all limits, and are the rule
+    max_scale: limits so many times as large would bind nothing
+    gradient: how fast ``bound`` grows with limits scaled by a number, at 1
+    further: utilities of rules with limits so many times as large
     """
 
     utility: float
@@ -561,7 +547,6 @@ def optimum(state: State) -> Optimum:
 
 
 def constant(state: State) -> float:
-    """The utility of the better of two constant answers."""
     at = state.at
     assert at is not None
     if at.worst is None:

@@ -26,21 +26,14 @@ themselves, for where people are alike by chance, so are batches; and the fewest
 
 @dataclass(frozen=True)
 class MonitorState:
-    """Sums over all rows so far.
+    """Sums over all rows so far, for the baseline of this id.
 
-    Parameters
-    ----------
-    baseline : its id
-    counts : (P, G + 1, 3, 2), by subgroup (the first is overall), group (the last: not known), label (not known,
-        negative, positive) and decision
-    values : (I + C,), rows of each value of each axis, those of no agreed value last, axis by axis
-    rows, undecided : all rows, and those with a value that the model does not know
-    batches : digests of what was counted, each with whether its labels were
-    strange : column -> values never seen
-    since : verdict -> the row at which it was first reached
-    timeline : a record per look, thinned
-    last : time of the last batch
-    sketches : of the last batches
+    counts: (P, G + 1, 3, 2), by subgroup (the first is overall), group (the last: not known), label (not known,
+    negative, positive) and decision.  values: (I + C,), rows of each value of each axis, those of no agreed value
+    last, axis by axis. ``undecided`` rows have a value that the model does not know; ``batches`` are digests of what
+    was counted, each with whether its labels were; ``strange`` are values never seen, by column; ``since``: the row
+    at which a verdict was first reached; ``timeline`` a record for each look, thinned; ``last`` the time of the last
+    batch; ``sketches`` of the last batches.
     """
 
     baseline: str
@@ -90,7 +83,6 @@ class MonitorState:
         return replace(self, timeline=timeline)
 
     def to_bytes(self) -> bytes:
-        """The state file: JSON behind its own digest."""
         fields = {**vars(self), "counts": self.counts.tolist(), "values": self.values.tolist()}
         content = json.dumps({"format": FORMAT, **fields}, separators=(",", ":"))
         digest = hashlib.sha256(content.encode()).hexdigest()

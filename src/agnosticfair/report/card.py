@@ -156,7 +156,6 @@ def _scores(y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]) 
 
 
 def _warnings(fitted: Fit, scores: Mapping[str, Any]) -> list[str]:
-    """Of a nearly constant decision."""
     rates = (scores[name] for name in ("accuracy", "majority", "positive"))
     return words.poor_fit(fitted, *rates)
 

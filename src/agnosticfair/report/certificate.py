@@ -31,7 +31,6 @@ def grids(certificate: Certificate) -> list[Grid]:
 
 
 def _headline(certificate: Certificate) -> Grid:
-    """Measured and certified side by side."""
     worst = certificate.worst_subgroup
     lines = [
         (

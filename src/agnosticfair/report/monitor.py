@@ -110,7 +110,6 @@ def _mixture(verdict: Verdict) -> str:
 
 
 def _last_batch(timeline: tuple[Mapping[str, Any], ...]) -> str:
-    """What the last batch shows by itself."""
     last = timeline[-1].get("batch") if timeline else None
     if not last:
         return ""

@@ -146,7 +146,6 @@ def importance_lines(about: Json, positive: str) -> tuple[tuple[str, ...], ...]:
 
 
 def pictures(facts: Json, positive: str) -> list[tuple[str, str, Figure]]:
-    """Title, alternative text and figure of each picture."""
     pictures_found = []
     if facts["multipliers"]:
         names = ", ".join(m["subgroup"] for m in facts["multipliers"][:3])

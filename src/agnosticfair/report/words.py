@@ -288,7 +288,6 @@ def direction(study: Json) -> str:
 
 
 def _rates(study: Json, name: str) -> dict[str, float]:
-    """The groups' rates of positive decisions on all rows."""
     for entry in study.get("clients") or ():
         if (entry["method"], entry["client"]) == (name, "all rows"):
             return {g: v["rate"] for g, v in entry["groups"].items() if v["rate"] is not None}

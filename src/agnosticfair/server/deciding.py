@@ -162,7 +162,6 @@ def temperature(state: LimitedState) -> float:
 
 
 def request(state: LimitedState) -> Request:
-    """What the next round asks of every client."""
     if state.trials is not None:
         return Trials(state.trials)
     game, here = state.game, state.here
@@ -361,18 +360,11 @@ def best_of(
     merit: Callable[[float, float], float],
     search: Callable[[int], np.ndarray],
 ) -> tuple[int, float]:
-    """The trial of least merit, and the worst difference of its decisions.
+    """The trial of least merit (of a loss and a worst difference), and the worst difference of its decisions.
 
-    Parameters
-    ----------
-    losses, psi
-        Of every trial, (T,) and (T, G, F + 1).
-    cuts
-        Known ones, (k, G, F + 1): what they show bounds each trial's merit from below.
-    merit
-        Of a loss and a worst difference.
-    search
-        From a trial to its worst cuts; they bound the other trials, too, so that few are searched.
+    losses, psi: of every trial, (T,) and (T, G, F + 1).  cuts: known ones, (k, G, F + 1), what they show bounds each
+    trial's merit from below.  ``search`` goes from a trial to its worst cuts; they bound the other trials, too, so
+    that few are searched.
     """
     worst = _shown(cuts, psi)
     searched: set[int] = set()
@@ -398,7 +390,6 @@ def of_trial(
 
 
 def max_trials(game: adversaries.Game) -> int:
-    """How many trials a reply has room for."""
     return max(1, min(MAX_TRIALS, MAX_BYTES // (8 * (game.C.size + len(game.alpha) + 1))))
 
 
@@ -409,7 +400,6 @@ def round_entry(
     solved_step: adversaries.SolvedStep,
     promised: float,
 ) -> dict:
-    """A round's record."""
     game = replace(state.game, round=state.round, damping=state.damping, nu=state.nu)
     return exact.record(game, of, accepted, solved_step, promised)
 
@@ -422,7 +412,6 @@ def proposed(
     promised: float,
     model: QuadraticModel,
 ) -> LimitedState:
-    """The next trial w, or the end."""
     game, here, best = state.game, state.here, state.best
     assert here is not None
     tolerance = max(SETTLED, game.method.tolerance)
@@ -572,7 +561,6 @@ def _without_cuts(losses: int, cuts: int) -> np.ndarray | None:
 def program(
     state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """P, q, G and h of the program."""
     D = len(model.here.w)
     assert state.second_moments is not None
     P = np.zeros((D + 2, D + 2))

@@ -87,7 +87,6 @@ def warm(state: Game, start: Start) -> Game:
 
 
 def suits(method: Method) -> bool:
-    """Linear models."""
     return method.network is None
 
 
@@ -96,7 +95,6 @@ def before(plan: Plan) -> None:
 
 
 def request(state: Game) -> Sums:
-    """What the next round asks of every client."""
     C = state.C if state.here is None else for_clients(state.C, state, state.here.sums)
     measured = fairness_of(state.method).measured
     return Sums(measured, state.method.share, state.w, state.alpha, C)
@@ -196,7 +194,6 @@ def solved_step(
 
 
 def init(plan: Plan, beginning: Beginning) -> Game:
-    """Before the first round, or where another fit ended."""
     return game(plan) if beginning.start is None else warm(game(plan), beginning.start)
 
 
@@ -226,7 +223,6 @@ def step(state: Game, reply: Reply) -> Game:
 def record(
     of: Game, point: Point, accepted: bool, solved_step: SolvedStep, decrement: float
 ) -> dict:
-    """A round's record."""
     return {
         "round": of.round,
         "kept": bool(accepted),

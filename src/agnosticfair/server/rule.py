@@ -162,7 +162,6 @@ def warm(plan: Plan, seed: int, start: Start, send: Send) -> SolverState:
 
 
 def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
-    """The state whose clients know the estimates."""
     plan = replace(state.plan, task=replace(state.plan.task, estimates=estimates))
     return replace(state, plan=plan)
 

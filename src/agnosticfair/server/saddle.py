@@ -100,7 +100,6 @@ class SaddleState:
 
 
 def suits(method: Method) -> bool:
-    """Networks."""
     return method.network is not None
 
 
@@ -184,7 +183,6 @@ def _settling_rounds(state: SaddleState) -> int:
 
 
 def request(state: SaddleState) -> TrainNetwork:
-    """What the next round asks of every client."""
     network = state.network
     # a weight whose gradients were tiny so far must not leap
     floor = 1e-2 * np.sqrt(state.squares.mean()) if state.round else 1.0
