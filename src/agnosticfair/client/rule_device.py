@@ -23,9 +23,10 @@ from agnosticfair.mathematics.subgroups import Subgroup, starts_of
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, goes_right, ranks
 from agnosticfair.networks import device as device_of
 
-PIECE, STACK, COUNTED, SHIFT = 1 << 20, 1 << 12, 1 << 20, 21
-"""Rows whose indicators exist at a time, and in one product; rows that are counted at a time, and bits that hold their
-number."""
+PIECE = 1 << 20  # rows whose indicators exist at a time
+STACK = 1 << 12  # rows in one product
+COUNTED = 1 << 20  # rows that are counted at a time
+SHIFT = 21  # bits that hold their number
 
 
 @contextmanager

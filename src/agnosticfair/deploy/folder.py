@@ -26,7 +26,9 @@ from agnosticfair.server.plan import consents
 from agnosticfair.settings import DEFAULT, from_config
 from agnosticfair.site.policy import FOLDS, MIN_ROWS
 
-SETTINGS, SCHEMA, RELAYS = "federation.toml", "schema.json", "relays"
+SETTINGS = "federation.toml"
+SCHEMA = "schema.json"
+RELAYS = "relays"
 RESERVED = ("masking", "check")
 """Names that no site can have: keys/masking.json, and a run that trains nothing."""
 

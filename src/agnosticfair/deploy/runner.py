@@ -26,7 +26,9 @@ from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.runs.provenance import COMMAND, as_json
 from agnosticfair.server import checkpoints
 
-LOCK, STATE, CHECKED = "state/run.lock", "state/run.json", "state/check"
+LOCK = "state/run.lock"
+STATE = "state/run.json"
+CHECKED = "state/check"
 CHECK = "check"
 """The number of a run that trains nothing."""
 

@@ -25,8 +25,8 @@ from agnosticfair.mathematics.trees import (
 )
 from agnosticfair.threads import compiled
 
-_TINY, _MINIMUM = 1e-12, 1e-9
-"""Added to Hessians; and the share of a node's score that a split must add."""
+_TINY = 1e-12  # added to Hessians
+_MINIMUM = 1e-9  # the share of a node's score that a split must add
 
 _AT_ONCE = 16
 """Nodes that are looked at together: their sums stay in a core's cache."""

@@ -21,8 +21,8 @@ from agnosticfair.mathematics.scores import COEFFICIENT_BITS, Directions
 PATH = (0.3, 0.1, 0.03, 0.01)
 """Smoothing, in units of utility."""
 
-MANY, MIN_UNIT = 600, 0.05
-"""Of fewer than MANY comparisons each is charged as one of so many; the least unit of differences that are charged."""
+MANY = 600  # of fewer comparisons each is charged as one of so many
+MIN_UNIT = 0.05  # the least unit of differences that are charged
 
 
 @dataclass(frozen=True)

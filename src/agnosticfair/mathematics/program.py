@@ -38,28 +38,31 @@ from agnosticfair.mathematics.multipliers import (
 from agnosticfair.mathematics.quadratic import huber_step, kinked, residual
 from agnosticfair.mathematics.scores import Points
 
-LOOSE, ENOUGH, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, 3e-4, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
-"""Levels of the path before the last end at differences within LOOSE of the optimum's, or where a step promises less
-than ENOUGH.  A refused step is tried again at SHORTER lengths, in one request; after MAX_REFUSED of these a level
-ends."""
+LOOSE = 2e-2  # levels of the path before the last end at differences so near to the optimum's,
+ENOUGH = 3e-4  # or where a step promises less
+SHORTER = (0.5, 0.25, 0.1, 0.03)  # lengths at which a refused step is tried again, in one request
+ARMIJO = 1e-4  # the share of what a step promises that it must keep
+MAX_REFUSED = 5  # refused steps that end a level
 
-MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
-"""The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
-message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
-BESIDE, a number and a share of the support."""
+MAX_ACTIVE = 450  # directions of the Hessian: the support, and what is nearly at its limit
+MAX_NUMBERS = 115_000
+"""Of a reply, which stays under a megabyte: fewer directions, where it would have more."""
+NEAR = 0.9  # the share of its limit from which on a difference is nearly at it
+BESIDE = (50, 0.2)  # how many of these at most: a number, and a share of the support
 
 GIVEN = 60
 """Weights that an adversary of utility gives to in a step, and as many that she takes from."""
 
-MAX_LOOKS, CANDIDATES, MIN_PENALTY = 1, 12, 1e-3
-"""Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
-and what exceeding a limit costs at least, beside its multiplier."""
+MAX_LOOKS = 1  # requests for hard decisions around the optimum, where rows tie at the threshold
+CANDIDATES = 12  # decisions of each
+MIN_PENALTY = 1e-3  # what exceeding a limit costs at least, beside its multiplier
 
-COARSE, FURTHER = 0.02, 6
-"""Smoothing and rounds of a program that says what other limits would cost."""
+COARSE = 0.02  # the smoothing of a program that says what other limits would cost
+FURTHER = 6  # its rounds
 
-FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
-"""Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
+FIRST_DAMPING = 1e-3  # of the model's diagonal at its largest
+MIN_DAMPING = 1e-4
+WARM = 3  # levels of a program that begins where another ended
 
 
 @dataclass(frozen=True)

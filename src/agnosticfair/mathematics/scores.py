@@ -34,10 +34,14 @@ COEFFICIENT_BITS = 28
 PROBABILITY_BITS = 20
 """Probabilities and utilities are multiples of 2^-20."""
 
-CURVATURE_BITS, HESSIAN_ROWS, MULTIPLIER, CHUNK, TILE = 6, 1 << 17, -7046029254386353131, 2048, 64
+CURVATURE_BITS = 6
 """The Hessian is a model of steps and nothing else, on a coarser grid: a row's curvature is a multiple of 2^-6 or
-finer, and about HESSIAN_ROWS of all sites' rows enter it, drawn by a hash of their probabilities.  It is added up by
-CHUNK rows, and by TILE directions: only its upper triangle is needed."""
+finer."""
+
+HESSIAN_ROWS = 1 << 17  # of all sites, about: drawn by a hash of their probabilities
+MULTIPLIER = -7046029254386353131  # of that hash
+CHUNK = 2048  # rows by which it is added up
+TILE = 64  # directions by which it is added up: only its upper triangle is needed
 
 
 def direction_bits(bits: int) -> int:

@@ -25,8 +25,8 @@ DEEPEST = 3
 EVERY = -1
 """Stands for overall among the numbers of subgroups."""
 
-SITE, FEATURES = "site", "*"
-"""The axis whose values are the clients; and what stands for all features among the columns that name subgroups."""
+SITE = "site"  # the axis whose values are the clients
+FEATURES = "*"  # stands for all features among the columns that name subgroups
 
 Subgroup = tuple[tuple[int, int], ...]
 

@@ -13,15 +13,17 @@ import numpy as np
 from agnosticfair.errors import ModelError
 
 FORMAT = "agnosticfair-monitor-1"
-MAX_POINTS, MAX_STRANGE, MAX_BATCHES = 240, 20, 10_000
-"""Points of the timeline, which is thinned beyond; values never seen that are remembered of each column; and
-batches, the last ones, that are known again."""
+MAX_POINTS = 240  # of the timeline, which is thinned beyond
+MAX_STRANGE = 20  # values never seen that are remembered of each column
+MAX_BATCHES = 10_000  # the last ones, that are known again
 
 
-SKETCH, MAX_SKETCHES, ALIKE, DISTINCT, SURELY = 32, 256, 0.5, 0.9, 8
-"""Numbers by which a batch is known again without some of its rows, or among others; the last batches of which they are
-remembered; the share of rows in common from which on it is the same batch; the share of rows that must differ among
-themselves, for where people are alike by chance, so are batches; and the fewest rows that show a part of a batch."""
+SKETCH = 32  # numbers by which a batch is known again without some of its rows, or among others
+MAX_SKETCHES = 256  # the last batches of which they are remembered
+ALIKE = 0.5  # the share of rows in common from which on it is the same batch
+DISTINCT = 0.9
+"""The share of its rows that must differ: where people are alike by chance, so are batches."""
+SURELY = 8  # the fewest rows that show a part of a batch
 
 
 @dataclass(frozen=True)

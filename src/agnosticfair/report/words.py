@@ -21,8 +21,9 @@ FEW_ROWS = 100
 """A group of fewer rows is warned of."""
 
 FOUR_FIFTHS = 0.8
-EVERY, OVERALL, SET = "in every named subgroup", "overall", "for every reweighting in its set"
-"""What a limit is about."""
+EVERY = "in every named subgroup"  # what a limit is about
+OVERALL = "overall"
+SET = "for every reweighting in its set"
 
 SIGNS = {"broken": "✗", "unknown": "?", "kept": "✓", "": ""}
 """What a verdict may be, the worst first, and its sign."""

@@ -42,8 +42,8 @@ MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
 
 
-MAX_SHARE, UNMEASURED = 0.75, 50
-"""The most of the rows that one fold may hold: where few rows differ, folds are given up, and so many trees grown."""
+MAX_SHARE = 0.75  # of the rows that one fold may hold: where few rows differ, folds are given up,
+UNMEASURED = 50  # and so many trees grown
 
 
 @dataclass(frozen=True)

@@ -27,24 +27,27 @@ from agnosticfair.protocol.requests import Request, Sums, Trials
 from agnosticfair.server import adversaries, exact
 from agnosticfair.server.plan import Beginning, Plan, Start
 
-NEAR, SETTLED, PATIENCE, MAX_REFUSED = 1e-2, 1e-4, 6, 2
-"""The limit is looked at once the loss promises less than NEAR. A fit has
-converged when a step from decisions within the limit promises less than SETTLED, or when PATIENCE rounds bettered the
-best of them by less."""
+NEAR = 1e-2  # the limit is looked at once the loss promises less
+SETTLED = 1e-4  # converged: a step from decisions within the limit promises less,
+PATIENCE = 6  # or so many rounds bettered the best of them by less
+MAX_REFUSED = 2  # refused steps that end the descent
 
-WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
-"""Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
-violation STRICTER times more, and after RETREAT rounds thresholds move towards a constant decision."""
+WORTH = 2e-3  # by what a loss has to fall to be news among trials
+STRICTER = 4.0  # how much more each round of trials weighs a violation, where none keeps the limit
+RETREAT = 7  # rounds of these after which thresholds move towards a constant decision
 
-WORSE, BETTER = 5.0, 0.2
-"""By how much a refused step raises the damping and a good one lowers it."""
+WORSE = 5.0  # by what a refused step raises the damping
+BETTER = 0.2  # by what a good one lowers it
 
-MIN_DAMPING, MAX_NU, MAX_BYTES, MAX_TRIALS = 1e-5, 64.0, 900_000, 96
-"""A reply with trials' decisions has at most MAX_BYTES of numbers: with names and a signature it stays under a
-megabyte."""
+MIN_DAMPING = 1e-5
+MAX_NU = 64.0  # the largest weight of a violation
+MAX_BYTES = 900_000
+"""Of a reply with trials' decisions: with names and a signature it is under a megabyte."""
+MAX_TRIALS = 96  # of a reply
 
-FIRST_DAMPING, TOLERATED = 1e-2, 1.5e-3
-"""Decisions are steps, and rows lie on the threshold: a limit kept to TOLERATED is kept."""
+FIRST_DAMPING = 1e-2
+TOLERATED = 1.5e-3
+"""Decisions are steps, and rows lie on the threshold: a limit kept to this is kept."""
 
 ALONG = (0.3, 0.6, 1.0)
 """How far along each proposed step trials lie."""
@@ -52,14 +55,15 @@ ALONG = (0.3, 0.6, 1.0)
 JITTER = (0.01, 0.02, 0.04, 0.07, 0.11)
 """By which shares of their deviation scores are moved at random."""
 
-SCALES, RETREATS = (1.0, 0.5, 0.25), (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+SCALES = (1.0, 0.5, 0.25)
+RETREATS = (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Shares of the scores' deviation by which thresholds are moved where no decisions within the limit are known."""
 
 TRIALS = tuple(product((0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8)))
 """Steps are proposed with these times the damping, and aim at this share of tau under it."""
 
-COOL, FAR = 0.6, 0.5
-"""A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
+COOL = 0.6  # the share of the difference that a round aims at
+FAR = 0.5  # the share of their deviation by which a round moves scores at most
 
 
 @dataclass(frozen=True)
@@ -235,7 +239,7 @@ def judged(state: LimitedState, there: adversaries.Point) -> tuple[LimitedState,
         if state.limited:
             damping *= _factor(accepted, ratio)
         else:  # a loss with an adversary of its own has kinks
-            damping = 5.0 * damping if not accepted else max(FIRST_DAMPING, 0.2 * damping)
+            damping = max(FIRST_DAMPING, damping * BETTER) if accepted else damping * WORSE
         refused = 0 if accepted else state.refused + 1
         if refused > MAX_REFUSED:
             # among steps a smaller step tells nothing new: look around elsewhere

@@ -43,10 +43,12 @@ from agnosticfair.server.plan import Beginning, Binding, Plan, Start, fairness_o
 MAX_PASSES = 12
 """Times the server looks for new cuts at one model before it takes the step it has."""
 
-FEASIBLE, STILL = 1e-5, 1e-6
-"""Converged: the worst difference is within tau + FEASIBLE, the model promises less than
-``tolerance`` of merit, and its step is under STILL of the weights, or what it promises no longer
-halves from round to round (a flat, curved valley)."""
+FEASIBLE = 1e-5
+"""Converged: the worst difference is within tau + FEASIBLE, the model promises less than ``tolerance`` of merit, and
+its step is under STILL of the weights, or what it promises no longer halves from round to round (a flat, curved
+valley)."""
+
+STILL = 1e-6
 
 
 COARSE = 1e-3

@@ -32,12 +32,13 @@ TOLERANCE = 1e-6
 REFRESH = 1e-4
 """The Hessian is requested again while a step promises more than this."""
 
-PAIRS, FIRST_LENGTH, LONGER, STALLED = 8, 0.05, 2, 5e-5
-"""Where the diagonal and the last PAIRS of moves stand for the Hessian: the first step's length, and how many times as
-many rounds there are at most; the last PAIRS of rounds take less than STALLED off the mean loss, or it goes on."""
+PAIRS = 8  # the last moves that stand for the Hessian, with its diagonal
+FIRST_LENGTH = 0.05  # of the first step then
+LONGER = 2  # how many times as many rounds there are then
+STALLED = 5e-5  # the last PAIRS of rounds take less off the mean loss, or it goes on
 
-MAX_ROUNDS, MAX_SHARE = 30, 0.5
-"""Most rounds; and the most of the rows that one fold may hold: where few rows differ, folds are given up."""
+MAX_ROUNDS = 30
+MAX_SHARE = 0.5  # of the rows that one fold may hold: where few rows differ, folds are given up
 
 
 @dataclass(frozen=True)

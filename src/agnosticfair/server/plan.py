@@ -176,8 +176,8 @@ def sensitive_names(
     return tuple(str(name) for name in wanted)
 
 
-KMEANS_ROUNDS, MIN_ROWS = 6, 10
-"""Steps of k-means, and the rows under which a cluster's mean would say too much of each: it stays put."""
+KMEANS_ROUNDS = 6
+MIN_ROWS = 10  # of a cluster: the mean of fewer would say too much of each, and stays put
 
 
 def ranges_draw(plan: Plan, seed: int) -> np.ndarray:

@@ -41,10 +41,9 @@ MAX_SHARE = 0.9
 MAX_ROUNDS = 45
 """Rounds after which no program is begun that would only say what other limits cost."""
 
-OVERALL, SETTLED, CHARGE = 0.5, 2e-3, 0.15
-"""The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
-optimum's are converged, whatever the rounds.  CHARGE: of differences within the limits (``RateLimits.spend``), where
-both errors cost 1."""
+OVERALL = 0.5  # the limit of the difference overall, as a share of tau, unless it is set
+SETTLED = 2e-3  # converged, whatever the rounds: differences are so near to the optimum's
+CHARGE = 0.15  # of differences within the limits (``RateLimits.spend``), where both errors cost 1
 
 
 @dataclass(frozen=True)
