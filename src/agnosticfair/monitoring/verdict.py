@@ -114,7 +114,7 @@ class Verdict:
             worst = next(p for p in self.all_subgroups if p.verdict == "broken")
             since = f" since row {self.since['broken']:,}" if "broken" in self.since else ""
             return (
-                f"The limit of {upper(worst.limit)} is broken{since}: at least {lower(worst.low, 3)} between groups of "
+                f"The limit of {upper(worst.limit)} is broken{since}: at least {lower(worst.low)} between groups of "
                 f"{worst.name!r} ({worst.rows:,} rows)."
             )
         if self.decisions == "kept":

@@ -77,7 +77,7 @@ def _able(certificate: Certificate) -> Grid:
             p.name,
             f"{p.rows:,}",
             f"{p.difference:.4f}",
-            _rate(p.low),
+            lower(p.low),
             upper(p.high),
             _rate(p.ratio),
             lower(p.ratio_low),
@@ -172,7 +172,7 @@ def _draw_upper(axes: Axes, bound: float) -> None:
     """The line that no estimable subgroup is above."""
     axes.axvline(bound, color=RED, lw=1.4, ls="--")
     axes.annotate(
-        f"certified at most {upper(bound, 3)}",
+        f"certified at most {upper(bound)}",
         (bound, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(-4 if bound > 0.6 else 4, 3),
