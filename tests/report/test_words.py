@@ -109,6 +109,18 @@ def test_what_surely_breaks_a_limit_is_named_before_what_was_measured_higher():
     assert (state, "About 2,200 rows" in text) == ("unknown", True)  # (0.29 / 0.2)^2 as many
 
 
+def test_a_limit_is_broken_by_a_subgroup_of_few_rows_that_surely_breaks_it():
+    few = {"name": "job = nurse", "rows": 90, "difference": 0.4, "low": 0.12, "high": 0.7}
+    given = study(0.03, 0.09)
+    given["methods"][0]["subgroups"] = named() | {"few": [few], "surest": few}
+    state, text = verdict(given)
+    assert (state, "at least 0.1200" in text) == ("broken", True)
+    given["methods"][0]["subgroups"] |= {"surest": few | {"low": 0.0}, "counts": [1, 3]}
+    state, text = verdict(given)
+    assert state == "kept"
+    assert "Not claimed of 3 subgroups with too few rows to know, which show up to 0.4000" in text
+
+
 def named(**changes):
     subgroup = {"name": "job = cook", "rows": 90, "difference": 0.05, "low": 0.0, "high": 0.25}
     subgroup |= {"ratio": 0.85, "ratio_low": 0.7, **changes}

@@ -87,11 +87,9 @@ def verdict(study: Json) -> tuple[str, str]:
         where = "" if bound is None else f"; certified at most {upper(bound)}"
         at_worst = f" overall, {highest:.4f} at worst" if able else ""
         return "", f"No limit was asked for: {what} {measured:.4f}{at_worst} on the {rows}{where}."
-    if (
-        highest > limit
-        and bound is not None
-        and (outcome := _beyond(study, subgroups, limit, what))
-    ):
+    surest = (subgroups.get("surest") or {}).get("low")
+    over = highest > limit or (surest is not None and surest > limit)
+    if over and bound is not None and (outcome := _beyond(study, subgroups, limit, what)):
         return outcome
     if measured > limit:
         text = f"Broken: {what} {measured:.4f} on the {rows}, and {limit:g} was asked for."
@@ -99,10 +97,14 @@ def verdict(study: Json) -> tuple[str, str]:
     if worst is not None and worst["difference"] > limit:
         return _over(method, worst, limit, what)
     if bound is not None and bound <= limit:
-        return (
-            "kept",
-            f"Kept: {what} certified at most {upper(bound)}, and {limit:g} was asked for.",
-        )
+        text = f"Kept: {what} certified at most {upper(bound)}, and {limit:g} was asked for."
+        few = [one for one in subgroups.get("few") or () if one["difference"] > limit]
+        if few:  # the largest is the first
+            text += (
+                f" Not claimed of {subgroups['counts'][1]:,} subgroups with too few rows to know, which show up to "
+                f"{few[0]['difference']:.4f} ({few[0]['name']}, {few[0]['rows']:,} rows)."
+            )
+        return "kept", text
     if bound is None:
         few = "no subgroup has rows enough" if subgroups and not able else "nothing is certified"
         return "unknown", (
@@ -122,7 +124,7 @@ def _beyond(study: Json, subgroups: Json, limit: float, what: str) -> tuple[str,
     there = [one for one in some if one.get("low") is not None]
     if not there:
         return None
-    surest = max(there, key=lambda one: one["low"])
+    surest = max([*there, subgroups.get("surest") or there[0]], key=lambda one: one["low"])
     if surest["low"] > limit:
         return "broken", (
             f"Broken: {what} {surest['difference']:.4f} {_where(surest)}, in the population at least "
