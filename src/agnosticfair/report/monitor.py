@@ -25,7 +25,7 @@ def page_data(monitor: Monitor, verdict: Verdict) -> dict[str, Any]:
     state, content = monitor.state, verdict.to_json()
     time_of_state = datetime.fromtimestamp(state.last, UTC).strftime("%Y-%m-%d %H:%M UTC")
     strange = [f"Values of {k} never seen: {shown(v)}." for k, v in verdict.strange.items()]
-    texts = [content["because"], _last_batch(state.timeline), _mixture(verdict), *strange]
+    texts = [content["because"], last_batch(state.timeline), _mixture(verdict), *strange]
     return {
         **content,
         "version": agnosticfair.__version__,
@@ -109,7 +109,7 @@ def _mixture(verdict: Verdict) -> str:
     return f"The nearest mixture in the set weighs most: {heavy}."
 
 
-def _last_batch(timeline: tuple[Mapping[str, Any], ...]) -> str:
+def last_batch(timeline: tuple[Mapping[str, Any], ...]) -> str:
     """What the last batch shows by itself."""
     last = timeline[-1].get("batch") if timeline else None
     if not last:
