@@ -88,9 +88,12 @@ def test_the_four_places_of_an_audit_say_one_sentence(call, files):
     assert content["sentence"] in texts(page_of(page))
     (study,) = page_of(page)["studies"]
     tiles = {label: (value, about) for label, value, about in study["glance"]["tiles"]}
-    overall, bound = content["subgroups"][0], upper(content["upper"])
+    overall = content["subgroups"][0]
     worst = f"{content['worst_difference']:.4f}"
-    assert (tiles["Worst subgroup"][0], tiles["Overall"][0]) == (worst, f"{content['difference']:.4f}")
+    assert (tiles["Worst subgroup"][0], tiles["Overall"][0]) == (
+        worst,
+        f"{content['difference']:.4f}",
+    )
     assert f"at most {upper(overall['high'])}" in tiles["Overall"][1]
     for place in (content["sentence"], study["glance"]["answer"], flat(out)):
         assert f"at most {upper(content['upper'])}" in place

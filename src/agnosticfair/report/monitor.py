@@ -67,7 +67,9 @@ def _groups(rates: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     names = (
         f"{r['group']}, of the {r['label']} label" if r["label"] else r["group"] for r in rates
     )
-    strata = ((f"{r['rows']:,}", _fixed(r["rate"]), lower(r["low"]), upper(r["high"])) for r in rates)
+    strata = (
+        (f"{r['rows']:,}", _fixed(r["rate"]), lower(r["low"]), upper(r["high"])) for r in rates
+    )
     head = ("group", "rows", "rate", "at least", "at most")
     return [head, *((name, *line) for name, line in zip(names, strata, strict=True))]
 

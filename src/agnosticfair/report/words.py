@@ -99,11 +99,11 @@ def verdict(study: Json) -> tuple[str, str]:
         return _over(method, worst, limit, what)
     if bound is not None and bound <= limit:
         text = f"Kept: {what} certified at most {upper(bound)}, and {limit:g} was asked for."
-        few = [one for one in subgroups.get("few") or () if one["difference"] > limit]
-        if few:  # the largest is the first
+        over_limit = [one for one in subgroups.get("few") or () if one["difference"] > limit]
+        if over_limit:  # the largest is the first
             text += (
                 f" Not claimed of {subgroups['counts'][1]:,} subgroups with too few rows to know, which show up to "
-                f"{few[0]['difference']:.4f} ({few[0]['name']}, {few[0]['rows']:,} rows)."
+                f"{over_limit[0]['difference']:.4f} ({over_limit[0]['name']}, {over_limit[0]['rows']:,} rows)."
             )
         return "kept", text
     if bound is None:
@@ -338,7 +338,9 @@ def _corner(study: Json, method: Json) -> str:
     if bound is None or corner["difference"] <= bound:
         return text
     why = "this subgroup has too few rows to be among the estimable ones, or is cut otherwise"
-    return f"{text} That is above the certified {upper(bound)}: {why}. It is measured, not certified."
+    return (
+        f"{text} That is above the certified {upper(bound)}: {why}. It is measured, not certified."
+    )
 
 
 def _corner_words(study: Json, corner: Json) -> str:
