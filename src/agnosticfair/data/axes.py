@@ -285,14 +285,8 @@ HEAVY = 1 / 512
 class Binning:
     """How values become codes of one byte (``mathematics.trees``).
 
-    Parameters
-    ----------
-    edges : array
-        Of every column of numbers, one after the other.
-    edge_sizes : array
-        How many edges each has.
-    codes : array
-        The code of every category, of one column after the other; 0 for those that are rare.
+    The edges of every column of numbers stand one after the other, and so do the codes of every category; 0 for rare
+    ones.
     """
 
     edges: np.ndarray
@@ -301,18 +295,15 @@ class Binning:
 
     @cached_property
     def by_column(self) -> list[np.ndarray]:
-        """The edges of each column of numbers."""
         ends = np.cumsum(np.asarray(self.edge_sizes, int))
         return np.split(np.asarray(self.edges, float), ends[:-1]) if len(ends) else []
 
     @property
     def key(self) -> bytes:
-        """The content, for a cache."""
         arrays = (self.edges, self.edge_sizes, self.codes)
         return b"|".join(np.asarray(array, float).tobytes() for array in arrays)
 
     def categories(self, encoding: Encoding) -> list[np.ndarray]:
-        """The codes of each column's categories."""
         ends = np.cumsum([len(values) for _, values in encoding.categorical])
         return np.split(np.asarray(self.codes).astype(np.uint8), ends[:-1]) if len(ends) else []
 

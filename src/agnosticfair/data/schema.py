@@ -79,7 +79,6 @@ class Schema:
         return SummaryStatistics(0, labels, groups, *columns, **more)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers, for the file."""
         return {"format": FORMAT, "bins": {}, **wire.plain(self)}
 
 

@@ -152,7 +152,6 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_of(site: Site) -> SitePolicy:
-    """What the site answers, by its own files."""
     sites = tuple(sorted(_keys(site).sites)) if site.mask_key else ()
     schema = load_schema(site.schema) if site.schema else None
     return replace(site.policy, sites=sites, schema=schema)
@@ -174,7 +173,6 @@ def hello(config: Mapping[str, Any]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What this process runs on."""
     packages = ("agnosticfair", "numpy", "scipy", "pyarrow")
     return {"python": platform.python_version(), **{p: version(p) for p in packages}}
 

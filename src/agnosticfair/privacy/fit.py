@@ -79,16 +79,11 @@ def fit_private(
 ) -> Fit:
     """Train a linear classifier, or a rule, of which no row shows: (epsilon, delta)-differentially private.
 
-    Parameters
-    ----------
-    clients : a table per client, whose sums are clipped, get noise and are masked; or an engine over sites that do
-        that themselves, each within a budget of its own.
-    method : 'fl', 'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values; or a method of one of
-        them.
-    budget : epsilon and delta, of whom and against whom, and where ledgers are kept.
-    schema : agreed on, for ranges and categories taken from rows would show some of them.
-    confidence : of what the certificate says of these rows under noise.
-    secure : over an engine, the sites' long-term public keys.
+    Over tables, each client's sums are clipped, get noise and are masked; over an engine the sites do that
+    themselves, each within a budget of its own, and ``secure`` has their long-term public keys. ``method`` is 'fl',
+    'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values. The schema is agreed on, for ranges
+    and categories taken from rows would show some of them. ``confidence`` is of what the certificate says of these
+    rows under noise.
     """
     begin = perf_counter()
     method = private_method(build_method(method) if isinstance(method, str) else method)

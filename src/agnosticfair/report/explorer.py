@@ -24,9 +24,11 @@ from agnosticfair.mathematics.metrics import PARITY, gap, metric_of
 USUAL = ("workclass", "age", "marital-status", SITE)
 """Columns mixed unless others are named, where a data set has them; else the first that suit."""
 
-MAX_COLUMNS, MAX_VALUES, BINS = 4, 12, 4
-MIN_ROWS, MIN_SHARE = 400, 0.05
-"""Of a corner: rows (or a twentieth of all, where that is less), and share of every group."""
+MAX_COLUMNS = 4  # mixed at a time
+MAX_VALUES = 12  # of a column; rarer ones are one
+BINS = 4  # of a column of numbers
+MIN_ROWS = 400  # of a corner, or a twentieth of all rows, where that is less
+MIN_SHARE = 0.05  # of every group in a corner
 
 
 def chosen(rows: Decided, mix: Sequence[str]) -> list[str]:

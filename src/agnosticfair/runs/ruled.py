@@ -129,7 +129,6 @@ def _of_trees(fitted: Fit, rows: Table, heads: Sequence[str]) -> dict[str, Any]:
 
 
 def _sample(tables: Sequence[Table]) -> Table:
-    """Some rows of every client, in their order."""
     share = min(1.0, ROWS / max(1, sum(map(len, tables))))
     some = [
         t.take(np.linspace(0, len(t) - 1, max(1, int(share * len(t)))).astype(int)) for t in tables

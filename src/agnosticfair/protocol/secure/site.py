@@ -38,8 +38,8 @@ from agnosticfair.protocol.secure.keys import (
 )
 from agnosticfair.protocol.secure.masks import MaskStream, flattened, mask, request_digest, streams
 
-KEYS, AGREE = "keys", "agree"
-"""Steps that begin a session: a signed masking key from each site, then all of them to each."""
+KEYS = "keys"  # the step that begins a session: a signed masking key from each site
+AGREE = "agree"  # the next one: all of these to each
 
 SESSIONS = 8
 """Sessions whose masking keys a site keeps, those used last: with another's key gone, its masks can be made by nobody.
