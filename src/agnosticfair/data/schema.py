@@ -29,7 +29,7 @@ OUTSIDE = ("refuse", "clip")
 
 
 EQUAL_BINS = 12
-"""The most bins of a column of numbers for which a schema declares none: of equal width, so that no row settles them."""
+"""Most bins of a column of numbers for which a schema declares none: of equal width, so that no row settles them."""
 
 
 @dataclass(frozen=True)
