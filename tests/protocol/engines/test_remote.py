@@ -720,11 +720,11 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     from agnosticfair.data.schema import schema_of
     from agnosticfair.deploy.folder import Federation, read_config, write_folder
     from agnosticfair.deploy.node import read_site
-    from agnosticfair.protocol.secure import site as secure_site
+    from agnosticfair.protocol.secure import sessions
 
     monkeypatch.setattr(limits, "MAX_FITS", 3)
     monkeypatch.setattr(limits, "SURE", 0.5)  # several models are within the limit
-    monkeypatch.setattr(secure_site, "SESSIONS", 2)  # a fit's own, and the one that counts models
+    monkeypatch.setattr(sessions, "SESSIONS", 2)  # a fit's own, and the one that counts models
     promised = {"limit": 0.8, "confidence": 0.95, "precision": 0.5}
     run = {"method": "rule", "positive": "yes", **promised}
     schema = with_bins(schema_of(summary_statistics(ROWS, "all"), "y"))
