@@ -20,7 +20,7 @@ from agnosticfair.protocol.secure.keys import (
     check_signed,
     listed,
 )
-from agnosticfair.protocol.secure.site import SecureSite
+from agnosticfair.protocol.secure.sessions import SecureSite
 from agnosticfair.site.policy import SitePolicy
 
 LIST = "masking.json"  # all sites' public keys, of which every site holds a copy

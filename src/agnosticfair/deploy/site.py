@@ -39,7 +39,7 @@ from agnosticfair.protocol.messages import (
     unpack,
 )
 from agnosticfair.protocol.secure.keys import digest
-from agnosticfair.protocol.secure.site import AGREE, KEYS
+from agnosticfair.protocol.secure.sessions import AGREE, KEYS
 from agnosticfair.settings import names_of
 from agnosticfair.site.guard import Quiet, guarded, refused
 from agnosticfair.site.policy import FOLDS, MAX_FOLDS, SitePolicy, shown_rows

@@ -30,11 +30,11 @@ from agnosticfair.errors import (
     needing,
 )
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import UNCOUNTED, SubgroupCounts, SubgroupSet, Summary, Task
 from agnosticfair.protocol.secure.keys import Roster, check_roster, new_identity
-from agnosticfair.protocol.secure.site import SecureSite
+from agnosticfair.protocol.secure.sessions import SecureSite
 from agnosticfair.site import ruled  # noqa: F401 (its checks are known by importing it)
 from agnosticfair.site.checks import Judgement, check_request, need
 from agnosticfair.site.policy import MAX_FOLDS, Refused, SitePolicy
