@@ -147,3 +147,14 @@ def test_a_fit_that_needs_trials_is_the_same_for_any_split_and_keeps_its_limit(m
     np.testing.assert_array_equal(one.model.w, many.model.w)
     assert one.converged
     assert one.trained_difference <= 0.02 + 0.002
+
+
+@pytest.mark.parametrize("trust", [0.0, 0.4])
+def test_what_is_said_of_the_best_trial_is_what_its_own_round_says(trust):
+    chosen_method = method("agnosticfair", kernels=12, tau=0.02, trust=trust, max_rounds=60)
+    history = fit({"a": small_table(500, 3)}, chosen_method, positive="yes").history
+    trials = [k for k, entry in enumerate(history[:-1]) if "positive" not in entry]
+    assert trials
+    for k in trials:
+        for what in ("loss", "worst"):
+            assert history[k][what] == pytest.approx(history[k + 1][what], abs=1e-3)
