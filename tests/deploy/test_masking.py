@@ -21,7 +21,7 @@ from agnosticfair.deploy.masking import (
 from agnosticfair.deploy.secrets import key_pair, masking_key, read_key
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.messages import pack, unpack
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
 from agnosticfair.site.guard import guarded

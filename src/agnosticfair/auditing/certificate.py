@@ -23,21 +23,11 @@ FORMAT = "agnosticfair-certificate-2"
 class KernelBound:
     """What holds for every reweighting alpha of the rows in A = {0 <= alpha <= bound, mean weight 1}.
 
-    Attributes
-    ----------
-    worst_difference, worst_accuracy : float
-        No alpha shows more between two groups that each keep the share ``floor`` of the mass, and none is right less
-        often; ``alpha`` and ``alpha_accuracy`` show them, the difference to ``tolerance``.
-    upper : float
-        The bound on the difference over reweightings of the population; nan on the rows of the fit.
-    pair : tuple of str
-        The two groups, the one of the higher rate first.
-    under_floor : tuple of str
-        Groups that have the share ``floor`` under no alpha; they are compared with none.
-    outcome : Outcome
-        FAILED: the tolerance was not reached; the bounds hold all the same.
-    centres : (M, d) array or None
-        Of the kernels, in the units of X.
+    No alpha shows more than ``worst_difference`` between two groups that each keep the share ``floor`` of the mass,
+    to ``tolerance``; ``alpha`` and ``alpha_accuracy`` show the worst ones. ``upper`` bounds the difference over
+    reweightings of the population; nan on the rows of the fit. ``pair`` has the group of the higher rate first;
+    ``under_floor`` the groups that no alpha gives that share. ``centres`` are in the units of X. Bounds hold where
+    ``outcome`` is FAILED, too.
     """
 
     basis: Basis

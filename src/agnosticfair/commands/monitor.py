@@ -152,7 +152,6 @@ def _batch(
 
 
 def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None) -> Table:
-    """The rows whose label came, with it."""
     from dataclasses import replace
 
     from agnosticfair.data.encoding import Encoding
@@ -186,7 +185,6 @@ def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None
 
 
 def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
-    """The monitor of all sites together."""
     from copy import copy
 
     from agnosticfair.monitoring.state import from_bytes

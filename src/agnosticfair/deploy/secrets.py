@@ -31,7 +31,6 @@ def key_pair(site: str) -> dict[str, str]:
 
 
 def public_key(path: Path, site: str) -> str:
-    """A site's public half, as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -110,7 +109,6 @@ def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
 
 
 def tls_end(tls: str) -> datetime:
-    """When a TLS certificate ends."""
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(tls.encode()).not_valid_after_utc

@@ -39,7 +39,7 @@ from agnosticfair.protocol.messages import (
     unpack,
 )
 from agnosticfair.protocol.secure.keys import digest
-from agnosticfair.protocol.secure.site import AGREE, KEYS
+from agnosticfair.protocol.secure.sessions import AGREE, KEYS
 from agnosticfair.settings import names_of
 from agnosticfair.site.guard import Quiet, guarded, refused
 from agnosticfair.site.policy import FOLDS, MAX_FOLDS, SitePolicy, shown_rows
@@ -152,7 +152,6 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_of(site: Site) -> SitePolicy:
-    """What the site answers, by its own files."""
     sites = tuple(sorted(_keys(site).sites)) if site.mask_key else ()
     schema = load_schema(site.schema) if site.schema else None
     return replace(site.policy, sites=sites, schema=schema)
@@ -174,7 +173,6 @@ def hello(config: Mapping[str, Any]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """What this process runs on."""
     packages = ("agnosticfair", "numpy", "scipy", "pyarrow")
     return {"python": platform.python_version(), **{p: version(p) for p in packages}}
 

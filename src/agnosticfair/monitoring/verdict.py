@@ -99,7 +99,6 @@ class Verdict:
 
     @property
     def all_subgroups(self) -> tuple[SubgroupNow, ...]:
-        """The worst first, overall last."""
         return (*self.subgroups, self.overall)
 
     @property
@@ -280,7 +279,6 @@ def _against(limit: float, low: float, high: float) -> str:
 
 
 def _rates(baseline: Baseline, differences: Differences, subgroup: int) -> tuple[GroupNow, ...]:
-    """Every group's rate in one subgroup."""
     keep = baseline.comparable[subgroup]
     return tuple(
         GroupNow(

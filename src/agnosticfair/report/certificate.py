@@ -17,8 +17,8 @@ from agnosticfair.mathematics.metrics import METRICS, PARITY
 from agnosticfair.report.figures import BLUE, RED, canvas, tidy
 from agnosticfair.report.tables import Grid
 
-MAX_SUBGROUPS, MAX_FEW = 20, 6
-"""Subgroups that a table or a page has: estimable ones, and others."""
+MAX_SUBGROUPS = 20  # of a table or a page, of the estimable ones
+MAX_FEW = 6  # of the others
 
 Json = dict[str, Any]
 
@@ -31,7 +31,6 @@ def grids(certificate: Certificate) -> list[Grid]:
 
 
 def _headline(certificate: Certificate) -> Grid:
-    """Measured and certified side by side."""
     worst = certificate.worst_subgroup
     lines = [
         (

@@ -15,7 +15,8 @@ from agnosticfair.data.encoding import shown
 from agnosticfair.monitoring.monitor import Monitor
 from agnosticfair.monitoring.verdict import Verdict
 
-MAX_SUBGROUPS, MAX_VALUES = 25, 10
+MAX_SUBGROUPS = 25
+MAX_VALUES = 10  # whose shares moved most
 MARKS = {"broken": "✗ broken", "kept": "✓ kept", "not yet known": "? not yet known"}
 PLACES = {"inside": "✓ inside", "edge": "? at the edge", "outside": "✗ outside"}
 
@@ -110,7 +111,6 @@ def _mixture(verdict: Verdict) -> str:
 
 
 def _last_batch(timeline: tuple[Mapping[str, Any], ...]) -> str:
-    """What the last batch shows by itself."""
     last = timeline[-1].get("batch") if timeline else None
     if not last:
         return ""

@@ -21,8 +21,9 @@ FEW_ROWS = 100
 """A group of fewer rows is warned of."""
 
 FOUR_FIFTHS = 0.8
-EVERY, OVERALL, SET = "in every named subgroup", "overall", "for every reweighting in its set"
-"""What a limit is about."""
+EVERY = "in every named subgroup"  # what a limit is about
+OVERALL = "overall"
+SET = "for every reweighting in its set"
 
 SIGNS = {"broken": "✗", "unknown": "?", "kept": "✓", "": ""}
 """What a verdict may be, the worst first, and its sign."""
@@ -288,7 +289,6 @@ def direction(study: Json) -> str:
 
 
 def _rates(study: Json, name: str) -> dict[str, float]:
-    """The groups' rates of positive decisions on all rows."""
     for entry in study.get("clients") or ():
         if (entry["method"], entry["client"]) == (name, "all rows"):
             return {g: v["rate"] for g, v in entry["groups"].items() if v["rate"] is not None}

@@ -36,50 +36,49 @@ from agnosticfair.server import adversaries
 from agnosticfair.server.adversaries import Game, Point
 from agnosticfair.server.plan import Beginning, Plan, Start
 
-MAX_PASSES = 12
-"""Times the server looks for new cuts at one model before it takes the step it has."""
+MAX_PASSES = 12  # times the server looks for new cuts at one model before it takes the step it has
 
-FEASIBLE, TOLERATED = 1e-5, 1.5e-3
-"""A limit kept to this is kept: one on losses; one on decisions, which are steps, and rows lie on the threshold."""
+FEASIBLE = 1e-5  # a limit on losses kept to this is kept
+TOLERATED = 1.5e-3  # one on decisions, which are steps, and rows lie on the threshold
 
-STILL = 1e-6
-"""A smooth fit is still once its step is under this share of the weights."""
+STILL = 1e-6  # the share of the weights under which a step is none
 
-NEAR, SETTLED, PATIENCE, MAX_REFUSED = 1e-2, 1e-4, 6, 2
-"""A limit on decisions is looked at once the loss promises less than NEAR. Such a fit has converged when a step from
-decisions within the limit promises less than SETTLED, or when PATIENCE rounds bettered the best of them by less. After
-more than MAX_REFUSED refused steps a smaller one tells nothing new, and the next is kept."""
+NEAR = 1e-2  # a limit on decisions is looked at once the loss promises less
+SETTLED = 1e-4  # converged: a step from decisions within the limit promises less,
+PATIENCE = 6  # or so many rounds bettered the best of them by less
+MAX_REFUSED = 2  # refused steps after which a smaller one tells nothing new, and the next is kept
+COOL = 0.6  # the share of the difference that a round aims at
+FAR = 0.5  # the share of their deviation by which a round moves scores at most
 
-COOL, FAR = 0.6, 0.5
-"""A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
+MIN_DAMPING = 1e-5
+FIRST_DAMPING = 1e-2
+MAX_NU = 64.0  # the largest weight of a violation
 
-MIN_DAMPING, FIRST_DAMPING, MAX_NU = 1e-5, 1e-2, 64.0
-
-SMOOTH, UNLIMITED, LIMITED = (
-    (6.0, 2.0, 0.15, 0.8, 0.0),
-    (5.0, 0.2, 0.2, 0.3, FIRST_DAMPING),
-    (5.0, 3.0, 0.2, 0.7, MIN_DAMPING),
-)
+SMOOTH = (6.0, 2.0, 0.15, 0.8, 0.0)
 """What the damping is multiplied with after a step that was refused, one that kept less than 0.3 of its promise, and
-one that kept more than the share that follows; the least damping.  Of a smooth fit, and of decisions before and after
-their limit is looked at."""
+one that kept more than the share that follows; the least damping."""
+UNLIMITED = (5.0, 0.2, 0.2, 0.3, FIRST_DAMPING)  # of decisions before their limit is looked at
+LIMITED = (5.0, 3.0, 0.2, 0.7, MIN_DAMPING)  # and after
 
-WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
-"""Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
-violation STRICTER times more, and after RETREAT rounds thresholds move towards a constant decision."""
+WORTH = 2e-3  # by what a loss has to fall to be news among trials
+STRICTER = 4.0  # how much more each round of trials weighs a violation, where none keeps the limit
+RETREAT = 7  # rounds of these after which thresholds move towards a constant decision
+MAX_BYTES = 900_000
+"""Of a reply with trials' decisions: with names and a signature it is under a megabyte."""
+MAX_TRIALS = 96  # of a reply
 
-MAX_BYTES, MAX_TRIALS = 900_000, 96
-"""A reply with trials' decisions has at most MAX_BYTES of numbers: with names and a signature it stays under a
-megabyte."""
-
-TRIALS, ALONG = tuple(product((0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8))), (0.3, 0.6, 1.0)
-"""Trials lie so far along steps with these times the damping, which aim at this share of tau under it."""
+ALONG = (0.3, 0.6, 1.0)
+"""How far along each proposed step trials lie."""
 
 JITTER = (0.01, 0.02, 0.04, 0.07, 0.11)
 """By which shares of their deviation scores are moved at random."""
 
-SCALES, RETREATS = (1.0, 0.5, 0.25), (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+SCALES = (1.0, 0.5, 0.25)
+RETREATS = (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Shares of the scores' deviation by which thresholds are moved where no decisions within the limit are known."""
+
+TRIALS = tuple(product((0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8)))
+"""Steps are proposed with these times the damping, and aim at this share of tau under it."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,6 @@ def _decides(method: Method) -> bool:
 
 
 def suits(method: Method) -> bool:
-    """Linear models."""
     return method.network is None
 
 
@@ -201,7 +199,6 @@ def deviation(second_moments: np.ndarray, w: np.ndarray) -> float:
 
 
 def request(state: ExactState) -> Request:
-    """What the next round asks of every client."""
     if state.trials is not None:
         return Trials(state.trials)
     game, here, fairness = state.game, state.here, state.game.fairness

@@ -48,7 +48,6 @@ class Identity:
         return _signing_key(self.secret).public_key().public_bytes_raw().hex()
 
     def sign(self, purpose: bytes, *content: bytes) -> bytes:
-        """A signature, 64 bytes, over content for one purpose."""
         return _signing_key(self.secret).sign(joined(purpose, *content))
 
 
@@ -219,7 +218,6 @@ def shared(
 
 
 def public_half(secret: bytes) -> str:
-    """The public half of an X25519 key, in hexadecimal."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw().hex()
