@@ -35,10 +35,10 @@ from agnosticfair.protocol.messages import (
     Broadcast,
     Invitation,
     KeyList,
+    digest,
     pack,
     unpack,
 )
-from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.site import AGREE, KEYS
 from agnosticfair.settings import names_of
 from agnosticfair.site.guard import Quiet, guarded, refused

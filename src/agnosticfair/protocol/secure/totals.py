@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import FederationError
-from agnosticfair.protocol.messages import Agreement, Broadcast, Invitation, Masked, Offer, Reply
+from agnosticfair.protocol.messages import (
+    Agreement,
+    Broadcast,
+    Invitation,
+    Masked,
+    Offer,
+    Reply,
+    digest,
+)
 from agnosticfair.protocol.requests import step_of
 from agnosticfair.protocol.secure.keys import (
     Roster,
@@ -19,7 +27,6 @@ from agnosticfair.protocol.secure.keys import (
     check_roster,
     check_signature,
     check_tag,
-    digest,
     public_half,
     relay_of,
     relays,
