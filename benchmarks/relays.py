@@ -12,8 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
-from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.engines.relay import Relay
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.secure.keys import relays
 from agnosticfair.site.guard import rehearsed
 from agnosticfair_research.datasets import dataset, load_dataset

@@ -39,7 +39,7 @@ from agnosticfair.methods import Method
 from agnosticfair.methods import method as build_method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.faults import Coordinator, Missing, Policy, check_enough, policy
 from agnosticfair.protocol.messages import Broadcast, check_candidates
 from agnosticfair.protocol.requests import UNCOUNTED, Counts

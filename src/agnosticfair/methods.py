@@ -122,7 +122,8 @@ class Network:
                 object.__setattr__(self, name, value.item())
 
 
-_UNIFORM, _PLAIN = constant(), Surrogate()
+_UNIFORM = constant()
+_PLAIN = Surrogate()
 
 
 @dataclass(frozen=True)

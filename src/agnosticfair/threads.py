@@ -36,7 +36,6 @@ def one_thread() -> AbstractContextManager:
 
 
 def cpus() -> int:
-    """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 

@@ -27,7 +27,7 @@ from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.scoring import accuracy
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.messages import add_up, pack, unpack
 from agnosticfair.protocol.requests import Sums
 from agnosticfair.server import checkpoints, saddle

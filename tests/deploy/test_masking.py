@@ -28,7 +28,7 @@ from agnosticfair.deploy.masking import (
 from agnosticfair.deploy.secrets import identity, key_pair, masking_key, read_key
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.messages import Invitation, KeyList, Offer, joined, pack, unpack
 from agnosticfair.protocol.secure.keys import (
     ANSWER,

@@ -191,7 +191,6 @@ def _plain(
     subgroups: tuple[SubgroupRecord, ...],
     labelled: bool,
 ) -> Certificate:
-    """A certificate without bounds."""
     strata = counted.counts[0]  # (G, label, decision)
     right = float(np.trace(strata, axis1=1, axis2=2).sum() / strata.sum()) if labelled else nan
     return Certificate(

@@ -149,6 +149,5 @@ def _tensor(one: Any, values: Any) -> np.ndarray:
 
 
 def _message(error: Exception) -> str:
-    """An error of somebody's code, on one short line."""
     text = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
     return text if len(text) <= 160 else f"{text[:159]}…"

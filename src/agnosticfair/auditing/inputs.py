@@ -174,7 +174,6 @@ def _of_objects(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def _without_zone(value: Any) -> Any:
-    """A time as that of UTC, without a zone."""
     zoned = getattr(value, "tzinfo", None) is not None
     return value.astimezone(UTC).replace(tzinfo=None) if zoned else value
 
@@ -321,7 +320,6 @@ def _of_two(raw: Any, classes: Sequence[str], positive: Any) -> Any:
 
 
 def _decided(values: np.ndarray, labels: set[str], positive: Any, threshold: float) -> np.ndarray:
-    """Which rows are decided positively."""
     if values.dtype.kind == "O":
         with suppress(TypeError, ValueError):
             values = values.astype(float)

@@ -116,7 +116,6 @@ def new_key(path: Path) -> str:
 
 
 def read_key(path: Path) -> bytes:
-    """A secret key from its file."""
     try:
         secret = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError, UnicodeDecodeError):
@@ -434,7 +433,6 @@ def _rows_of(
 
 
 def _rows_of_pairs(counted: CountedSubgroups, some: Sequence[Subgroup]) -> np.ndarray:
-    """The rows of subgroups of one or two values."""
     assert counted.pairs is not None
     i, j = places(sizes_of(counted.axes), some)
     return np.asarray(counted.pairs[i] if counted.pairs.ndim == 1 else counted.pairs[i, j])

@@ -30,7 +30,6 @@ from agnosticfair.protocol.requests import (
 
 
 def statistics(client: Client, broadcast: Broadcast[Summary] | None = None) -> SummaryStatistics:
-    """Round zero: counts, groups, ranges and categories."""
     table = client.rows
     if broadcast is not None and (fold := broadcast.request.by_features) is not None:
         table = table.take(folds_by_features(table, fold.of, fold.seed) == fold.number)

@@ -46,7 +46,6 @@ def codes(client: Client, task: Task) -> np.ndarray:
 
 
 def crossed(client: Client, task: Task) -> Crossed:
-    """The same, crossed."""
     assert task.subgroups is not None
     return cross(client.cached(task, codes), sizes_of(task.subgroups.agreed[0]))
 

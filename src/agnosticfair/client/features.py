@@ -75,7 +75,6 @@ def hessian_of(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | N
 
 
 def diagonal(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
-    """The diagonal of ``curvature``, (D,)."""
     x, products, room = _coarse(rows, h, bits, weights)
     forest = np.empty(len(rows.others) + len(rows.at))
     forest[rows.others] = np.einsum("kn,n->k", x * x, products) + room

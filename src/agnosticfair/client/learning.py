@@ -34,15 +34,8 @@ COMBINED = 600
 class Heads:
     """Distinct rows to learn from.
 
-    Parameters
-    ----------
-    x : Features
-        Crossed indicators and columns of numbers: no matrix of zeros and ones is made.
-    t, counts : (H, n) arrays
-        What each head is to learn, and which rows it is trained on.
-    fold : (n,) array
-    weights : (n,) array or None
-        What the rows weigh.
+    ``t`` is what each head is to learn, ``counts`` which rows it is trained on, (H, n) both; ``weights`` what rows
+    weigh.
     """
 
     x: Features
@@ -53,7 +46,6 @@ class Heads:
 
 
 def prepared(client: Client, task: Task, heads: tuple[Head, ...], folds: int, seed: int) -> Heads:
-    """The rows as the heads see them."""
     table = client.rows
     rows = compact(task.encoding, table, client.who)
     t, counts = targets(heads, table.labels(task.positive), table.sensitive_features)

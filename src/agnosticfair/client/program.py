@@ -34,7 +34,6 @@ def distinct(client: Client, task: Task) -> Distinct:
 
 
 def subgroups_of(client: Client, task: Task, rows: Distinct) -> Memberships:
-    """The task's subgroups of these rows."""
     assert task.subgroups is not None
     axes, subgroups = task.subgroups.agreed
     codes_here = np.ascontiguousarray(rows.take(client.cached(task, codes).T))
@@ -57,7 +56,6 @@ def weight_functions(client: Client, task: Task) -> Weights:
 
 
 def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> Estimated:
-    """What is estimated of the distinct rows."""
     rows = client.cached(task, distinct)
     eta = client.cached(task, probabilities)[0]
     pi = client.cached(task, strata)
@@ -65,7 +63,6 @@ def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> E
 
 
 def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> Any:
-    """The distinct rows on the client's device."""
     from agnosticfair.client.rule_device import rule_rows
 
     b, rows = client.cached(task, weight_functions), client.cached(task, estimated, error_costs)

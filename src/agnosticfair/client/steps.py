@@ -43,7 +43,8 @@ class Step:
     network: bool = False
 
 
-NETWORKS, PRIVACY = "agnosticfair.client.networks", "agnosticfair.privacy.client"
+NETWORKS = "agnosticfair.client.networks"
+PRIVACY = "agnosticfair.privacy.client"
 
 
 def _from(module: str, name: str) -> Callable[[Client, Any], Answer]:

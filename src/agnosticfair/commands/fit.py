@@ -178,7 +178,6 @@ def _clustered(
 def _method(
     name: str, settings: options.Settings, device: str | None, limit: float | None
 ) -> Method:
-    """The method, with its settings."""
     from agnosticfair.auditing.limit import within
     from agnosticfair.methods import Network, default_for
     from agnosticfair.methods import method as build_method

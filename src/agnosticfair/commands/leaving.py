@@ -163,7 +163,6 @@ def promised_files(
 
 
 def certificate_name(stem: str, sensitive_feature: str) -> str:
-    """The file of a limit's certificate, beside the model's."""
     return f"{stem}-{sensitive_feature}-certificate.json"
 
 

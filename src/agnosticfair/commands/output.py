@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 UNCLAIMED = 3
 """The exit code where a limit that was requested cannot be claimed; everything is written all the same."""
 
-FIRST, EVERY = 2.0, 10.0
-"""Seconds until a line first says how far the work is, and between such lines, where there is no terminal."""
+FIRST = 2.0  # seconds until a line first says how far the work is, where there is no terminal
+EVERY = 10.0  # seconds between such lines
 
 
 def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> Grid:

@@ -109,7 +109,6 @@ def checked(
 
 
 def method_of(config: Mapping[str, Any]) -> Method:
-    """The method of a run's configuration."""
     return method(str(config["method"]), **from_config(config))
 
 

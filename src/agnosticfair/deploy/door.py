@@ -26,8 +26,8 @@ from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, Broken, frame, re
 from agnosticfair.deploy.secrets import public_key
 from agnosticfair.errors import FederationError, SettingsError
 
-HANDSHAKES, HANDSHAKE = 128, 10.0
-"""TLS handshakes under way at most, of which the oldest gives way, and seconds for each."""
+HANDSHAKES = 128  # TLS handshakes under way at most, of which the oldest gives way
+HANDSHAKE = 10.0  # seconds for each
 
 WAITING = 64
 """Connections that are taken at a time, each with buffers of its own; others wait with the system."""

@@ -26,7 +26,9 @@ from agnosticfair.server.plan import consents
 from agnosticfair.settings import DEFAULT, from_config
 from agnosticfair.site.policy import FOLDS, MIN_ROWS
 
-SETTINGS, SCHEMA, RELAYS = "federation.toml", "schema.json", "relays"
+SETTINGS = "federation.toml"
+SCHEMA = "schema.json"
+RELAYS = "relays"
 RESERVED = ("masking", "check")
 """Names that no site can have: keys/masking.json, and a run that trains nothing."""
 
@@ -240,7 +242,6 @@ def _planned(folder: Path, plan: Federation) -> Settings:
 
 
 def settings_text(settings: Settings) -> str:
-    """The federation's own file."""
     names = ("host", "listen", "port", "metrics")
     return f"""# A federation of sites; 'agnosticfair deploy run' reads it anew for every run.
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 LENGTHS = struct.Struct(">II")
-MAX_HEAD, MAX_BODY = 64_000, 300_000_000
-"""Bytes of a head, and of a body, which is read only where one is awaited."""
+MAX_HEAD = 64_000  # bytes
+MAX_BODY = 300_000_000  # bytes; it is read only where one is awaited
 
 BEAT = 4.0
 """Seconds between two signs of life."""

@@ -20,11 +20,11 @@ from agnosticfair.protocol.secure.keys import (
     check_signed,
     listed,
 )
-from agnosticfair.protocol.secure.site import SecureSite
+from agnosticfair.protocol.secure.sessions import SecureSite
 from agnosticfair.site.policy import SitePolicy
 
-LIST, KEEPERS_KEY = "masking.json", "masking.key"
-"""The list of all sites' public keys, of which every site holds a copy; the secret key that signs it."""
+LIST = "masking.json"  # all sites' public keys, of which every site holds a copy
+KEEPERS_KEY = "masking.key"  # the secret key that signs it
 
 BRING = "key_list"
 """The step that brings a site a later version of the list."""

@@ -27,7 +27,9 @@ from agnosticfair.runs.provenance import COMMAND, as_json
 from agnosticfair.server import checkpoints
 
 LATEST = "latest"
-LOCK, STATE, CHECKED = "state/run.lock", "state/run.json", "state/check"
+LOCK = "state/run.lock"
+STATE = "state/run.json"
+CHECKED = "state/check"
 CHECK = "check"
 """The number of a run that trains nothing."""
 
@@ -153,7 +155,6 @@ def locked(settings: Settings) -> Iterator[None]:
 
 
 def next_run(folder: Path) -> str:
-    """The number of the next run."""
     known = [path.name for path in (folder / "results").glob("*") if path.name.isdigit()]
     return str(1 + max(map(int, (*known, read_state(folder).get("run", 0)))))
 

@@ -34,7 +34,6 @@ def key_pair(site: str) -> dict[str, str]:
 
 
 def public_key(path: Path, site: str) -> str:
-    """A site's public half, as PEM."""
     try:
         public = x509.load_pem_x509_certificate(path.read_bytes())
         public.public_key().public_bytes_raw()  # type: ignore[union-attr]
@@ -100,7 +99,6 @@ def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
 
 
 def tls_end(tls: str) -> datetime:
-    """When a TLS certificate ends."""
     return x509.load_pem_x509_certificate(tls.encode()).not_valid_after_utc
 
 

@@ -40,7 +40,7 @@ from agnosticfair.protocol.messages import (
     pack,
     unpack,
 )
-from agnosticfair.protocol.secure.site import AGREE, KEYS
+from agnosticfair.protocol.secure.sessions import AGREE, KEYS
 from agnosticfair.settings import names_of
 from agnosticfair.site.guard import Quiet, guarded, refused
 from agnosticfair.site.policy import FOLDS, MAX_FOLDS, SitePolicy, shown_rows
@@ -154,7 +154,6 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_of(site: Site) -> SitePolicy:
-    """What the site answers, by its own files."""
     sites = tuple(sorted(_keys(site).sites)) if site.mask_key else ()
     schema = load_schema(site.schema) if site.schema else None
     return replace(site.policy, sites=sites, schema=schema)

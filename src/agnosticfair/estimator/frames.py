@@ -54,7 +54,6 @@ class Layout:
 
     @property
     def numbers(self) -> tuple[Any, ...]:
-        """The features that are numbers."""
         return tuple(name for name in self.features if name not in self.categories)
 
     def names(self, groups: Sequence[str]) -> list[str]:
@@ -132,7 +131,6 @@ def numbers_of(layout: Layout, X: Any) -> np.ndarray:
 
 
 def groups_of(layout: Layout, X: Any) -> dict[str, Any]:
-    """The sensitive columns of a frame, by name."""
     check_columns(layout, X, layout.sensitive)
     return {str(name): _values(X, name) for name in layout.sensitive}
 

@@ -57,14 +57,7 @@ def permutation_importances(
 ) -> dict[str, float]:
     """By how much the mean log loss rises where a column's values are dealt to other rows, the most first.
 
-    Parameters
-    ----------
-    probabilities : callable
-        From a table to P(Y = 1 | x), (n,).
-    table : Table
-        Rows that the model was not trained on.
-    y : (n,) array of 0 and 1
-    seed : int
+    ``probabilities`` goes from a table to P(Y = 1 | x), (n,); the table's rows are not those of the training.
     """
     order = np.random.default_rng(seed).permutation(len(table))
     base = mean_log_loss(probabilities(table), y)

@@ -38,28 +38,31 @@ from agnosticfair.mathematics.multipliers import (
 from agnosticfair.mathematics.quadratic import huber_step, kinked, residual
 from agnosticfair.mathematics.scores import Points
 
-LOOSE, ENOUGH, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, 3e-4, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
-"""Levels of the path before the last end at differences within LOOSE of the optimum's, or where a step promises less
-than ENOUGH.  A refused step is tried again at SHORTER lengths, in one request; after MAX_REFUSED of these a level
-ends."""
+LOOSE = 2e-2  # levels of the path before the last end at differences so near to the optimum's,
+ENOUGH = 3e-4  # or where a step promises less
+SHORTER = (0.5, 0.25, 0.1, 0.03)  # lengths at which a refused step is tried again, in one request
+ARMIJO = 1e-4  # the share of what a step promises that it must keep
+MAX_REFUSED = 5  # refused steps that end a level
 
-MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
-"""The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
-message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
-BESIDE, a number and a share of the support."""
+MAX_ACTIVE = 450  # directions of the Hessian: the support, and what is nearly at its limit
+MAX_NUMBERS = 115_000
+"""Of a reply, which stays under a megabyte: fewer directions, where it would have more."""
+NEAR = 0.9  # the share of its limit from which on a difference is nearly at it
+BESIDE = (50, 0.2)  # how many of these at most: a number, and a share of the support
 
 GIVEN = 60
 """Weights that an adversary of utility gives to in a step, and as many that she takes from."""
 
-MAX_LOOKS, CANDIDATES, MIN_PENALTY = 1, 12, 1e-3
-"""Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
-and what exceeding a limit costs at least, beside its multiplier."""
+MAX_LOOKS = 1  # requests for hard decisions around the optimum, where rows tie at the threshold
+CANDIDATES = 12  # decisions of each
+MIN_PENALTY = 1e-3  # what exceeding a limit costs at least, beside its multiplier
 
-COARSE, FURTHER = 0.02, 6
-"""Smoothing and rounds of a program that says what other limits would cost."""
+COARSE = 0.02  # the smoothing of a program that says what other limits would cost
+FURTHER = 6  # its rounds
 
-FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
-"""Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
+FIRST_DAMPING = 1e-3  # of the model's diagonal at its largest
+MIN_DAMPING = 1e-4
+WARM = 3  # levels of a program that begins where another ended
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,6 @@ def init(limits: RateLimits, n: float, groups: int, start: np.ndarray | None = N
 
 
 def request(state: State) -> Points:
-    """What the next reply evaluates."""
     if state.at is None:
         A = np.zeros((2, len(state.limits.tau), state.groups))
         of_all = np.zeros((2, len(state.limits.tau)))
@@ -475,31 +477,18 @@ SHARES = (0.95, 0.8)
 class Optimum:
     """How good the rule is, in units of mean utility.
 
-    Parameters
-    ----------
-    utility, learner_utility, constant : float
-        Of the rule, of the learner's own decisions, and of the better of two constant answers.
-    bound : float
-        No rule that keeps the limits has more.
-    gap : float
-        No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``, less what
-        differences within the limits are charged.
-    spend : float
-        What those of this rule are.
-    excess, smoothed_excess : float
-        By how much the rule, and its smoothed form, are above a limit at most; negative below all.
-    people : float
-        The same of the rule, times the expected people of the smaller group: few where the excess is one row's.
-    positive : float
-        The share of positive decisions.
-    unchanged : bool
-        The learner's own decisions keep all limits, and are the rule.
-    max_scale : float
-        RateLimits so many times as large would bind nothing.
-    gradient : float
-        How fast ``bound`` grows with limits scaled by a number, at 1.
-    further : tuple of (float, float)
-        Utilities of rules with limits so many times as large.
+    constant: of the better of two constant answers
+    bound: no rule that keeps the limits has more
+    gap: no rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``, less
+        what differences within the limits are charged
+    spend: what those of this rule are charged
+    excess, smoothed_excess: by how much the rule, and its smoothed form, are above a limit at most; negative below
+        all
+    people: that, times the expected people of the smaller group: few where the excess is one row's
+    unchanged: the learner's own decisions keep all limits, and are the rule
+    max_scale: limits so many times as large would bind nothing
+    gradient: how fast ``bound`` grows with limits scaled by a number, at 1
+    further: utilities of rules with limits so many times as large
     """
 
     utility: float
@@ -561,7 +550,6 @@ def optimum(state: State) -> Optimum:
 
 
 def constant(state: State) -> float:
-    """The utility of the better of two constant answers."""
     at = state.at
     assert at is not None
     if at.worst is None:

@@ -103,8 +103,9 @@ def _solved(A: np.ndarray, b: np.ndarray, definite: bool) -> np.ndarray:
     return np.linalg.lstsq(A, b, rcond=1e-14)[0]
 
 
-MAX_SWEEPS, MAX_SIGNS, MAX_MULTIPLIERS = 60, 2000, 40
-"""Of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of ``lasso_on_simplex``."""
+MAX_SWEEPS = 60  # of ``lasso_step``; each costs one product with H,
+MAX_SIGNS = 2000  # and one solve on the support
+MAX_MULTIPLIERS = 40  # of ``lasso_on_simplex``
 
 
 def kinked(

@@ -30,30 +30,12 @@ OTHER = "the model and the certificate do not belong together: give the certific
 
 @dataclass(frozen=True)
 class Baseline:
-    """The rows a certificate was made on, as counts.
+    """The rows a certificate was made on, as counts of every pair of values, (I, I).
 
-    Attributes
-    ----------
-    axes, subgroups
-        The named subgroups; the first one is overall.
-    counts : (I, I) array
-        Rows of every pair of values.
-    n : int
-        Rows in all.
-    sensitive_features, groups : tuple of str
-        As the model has them.
-    metric : str
-        What is compared.
-    limits : (P,) tuple
-        What no difference of each subgroup is to exceed: what was certified of it by itself, unless a limit was named.
-    bound : float
-        Of mixtures of single values: no row weighs more.
-    model : str
-        Digest of the model; empty where decisions are handed over.
-    subgroup_rows : (P,) tuple
-        Rows of every subgroup.
-    compared : (P, G) tuple
-        The groups of each subgroup that the certificate is about.
+    The first subgroup is overall. ``limits`` is what no difference of each subgroup is to exceed: what was certified
+    of it by itself, unless a limit was named; ``bound`` is of mixtures of single values: no row weighs more.
+    ``model`` is a digest, empty where decisions are handed over; ``compared`` has each subgroup's groups that the
+    certificate is about.
     """
 
     axes: tuple[Axis, ...]

@@ -314,7 +314,6 @@ def _ends(subgroup: SubgroupNow) -> dict[str, Any]:
 
 
 def fresh_state(baseline: Baseline) -> MonitorState:
-    """The state before the first row."""
     starts, known = starts_of(sizes_of(baseline.axes)), len(baseline.groups)
     counts = np.zeros((len(baseline.subgroups), known + 1, 3, 2), np.int64)
     return MonitorState(baseline.id, counts, np.zeros(starts[-1] + len(baseline.axes), np.int64))

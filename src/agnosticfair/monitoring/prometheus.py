@@ -20,7 +20,6 @@ class Gauges:
         self.registry = prometheus.CollectorRegistry()
 
     def gauge(self, name: str, words: str, labels: Mapping[str, str], value: float) -> None:
-        """Set a gauge."""
         if name not in self.known:
             full = f"agnosticfair_{name}"
             self.known[name] = self.prometheus.Gauge(full, words, [*labels], registry=self.registry)
@@ -33,7 +32,6 @@ class Gauges:
 
 
 def exposition(verdict: Verdict) -> bytes:
-    """A verdict's metrics."""
     gauges, overall = Gauges(), verdict.overall
     for name, words, value in (
         ("rows", "Rows counted", verdict.rows),

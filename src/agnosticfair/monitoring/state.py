@@ -13,34 +13,29 @@ import numpy as np
 from agnosticfair.errors import ModelError
 
 FORMAT = "agnosticfair-monitor-1"
-MAX_POINTS, MAX_STRANGE, MAX_BATCHES = 240, 20, 10_000
-"""Points of the timeline, which is thinned beyond; values never seen that are remembered of each column; and
-batches, the last ones, that are known again."""
+MAX_POINTS = 240  # of the timeline, which is thinned beyond
+MAX_STRANGE = 20  # values never seen that are remembered of each column
+MAX_BATCHES = 10_000  # the last ones, that are known again
 
 
-SKETCH, MAX_SKETCHES, ALIKE, DISTINCT, SURELY = 32, 256, 0.5, 0.9, 8
-"""Numbers by which a batch is known again without some of its rows, or among others; the last batches of which they are
-remembered; the share of rows in common from which on it is the same batch; the share of rows that must differ among
-themselves, for where people are alike by chance, so are batches; and the fewest rows that show a part of a batch."""
+SKETCH = 32  # numbers by which a batch is known again without some of its rows, or among others
+MAX_SKETCHES = 256  # the last batches of which they are remembered
+ALIKE = 0.5  # the share of rows in common from which on it is the same batch
+DISTINCT = 0.9
+"""The share of its rows that must differ: where people are alike by chance, so are batches."""
+SURELY = 8  # the fewest rows that show a part of a batch
 
 
 @dataclass(frozen=True)
 class MonitorState:
-    """Sums over all rows so far.
+    """Sums over all rows so far, for the baseline of this id.
 
-    Parameters
-    ----------
-    baseline : its id
-    counts : (P, G + 1, 3, 2), by subgroup (the first is overall), group (the last: not known), label (not known,
-        negative, positive) and decision
-    values : (I + C,), rows of each value of each axis, those of no agreed value last, axis by axis
-    rows, undecided : all rows, and those with a value that the model does not know
-    batches : digests of what was counted, each with whether its labels were
-    strange : column -> values never seen
-    since : verdict -> the row at which it was first reached
-    timeline : a record per look, thinned
-    last : time of the last batch
-    sketches : of the last batches
+    counts: (P, G + 1, 3, 2), by subgroup (the first is overall), group (the last: not known), label (not known,
+    negative, positive) and decision.  values: (I + C,), rows of each value of each axis, those of no agreed value
+    last, axis by axis. ``undecided`` rows have a value that the model does not know; ``batches`` are digests of what
+    was counted, each with whether its labels were; ``strange`` are values never seen, by column; ``since``: the row
+    at which a verdict was first reached; ``timeline`` a record for each look, thinned; ``last`` the time of the last
+    batch; ``sketches`` of the last batches.
     """
 
     baseline: str
@@ -90,7 +85,6 @@ class MonitorState:
         return replace(self, timeline=timeline)
 
     def to_bytes(self) -> bytes:
-        """The state file: JSON behind its own digest."""
         fields = {**vars(self), "counts": self.counts.tolist(), "values": self.values.tolist()}
         content = json.dumps({"format": FORMAT, **fields}, separators=(",", ":"))
         digest = hashlib.sha256(content.encode()).hexdigest()

@@ -116,7 +116,6 @@ def plan(client: Client, broadcast: Broadcast[PrivatePlan]) -> Reply:
 
 
 def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
-    """How many rows each group has."""
     rows = seen(client, broadcast)
     return Reply(
         broadcast.round, {"groups": rows.by_place(np.ones(len(rows.y)), broadcast.task.strata)}
@@ -124,7 +123,6 @@ def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
 
 
 def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
-    """The upper triangle of sum x x^T."""
     X = _clipped(seen(client, broadcast), broadcast.task)
     return Reply(broadcast.round, {"moments": (X.T @ X)[np.triu_indices(X.shape[1])]})
 

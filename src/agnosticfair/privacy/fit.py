@@ -79,20 +79,19 @@ def fit_private(
 ) -> Fit:
     """Train a linear classifier, or a rule, of which no row shows: (epsilon, delta)-differentially private.
 
-    Parameters
-    ----------
-    clients : a table per client, whose sums are clipped, get noise and are masked; or an engine over sites that do
-        that themselves, each within a budget of its own.
-    method : 'fl', 'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values; or a method of one of
-        them.
-    budget : epsilon and delta, of whom and against whom, and where ledgers are kept.
-    schema : agreed on, for ranges and categories taken from rows would show some of them.
-    confidence : of what the certificate says of these rows under noise.
-    secure : over an engine, the sites' long-term public keys.
+    Over tables, each client's sums are clipped, get noise and are masked; over an engine the sites do that
+    themselves, each within a budget of its own, and ``secure`` has their long-term public keys. ``method`` is 'fl',
+    'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values. The schema is agreed on, for ranges
+    and categories taken from rows would show some of them. ``confidence`` is of what the certificate says of these
+    rows under noise.
     """
     begin = perf_counter()
     method = private_method(build_method(method) if isinstance(method, str) else method)
-    _check_nobody_is_dropped(policy(on_failure))
+    if policy(on_failure).then == "drop":
+        raise SettingsError(
+            "a private fit drops no site: a total without one, taken from a total with it, would have that site's "
+            "share of the noise alone; take on_failure 'wait', 'retry' or 'stop'"
+        )
     if isinstance(clients, Mapping):
         clients, secure = rehearsed_sites(clients, budget, schema)
     plain_coordinator = Coordinator(
@@ -117,7 +116,9 @@ def fit_private(
             plan, w = ruled(coordinator, plan, problem, rounds, noted), np.zeros(0)
         report = _certified(coordinator, plan, w, confidence)
         coordinator.reserve(fit, rounds, begun.task, ends=True)
-    about = {**_spent(coordinator, rounds), **report}
+    cost = spent(answers_of(coordinator.multipliers, rounds), budget.delta)
+    about = {"epsilon": cost, "delta": budget.delta, "unit": budget.unit}
+    about |= {"colluding": budget.colluding, "max_rows": budget.max_rows, **report}
     task, request = plan.task, coordinator.request(PrivateMoments)
     return Fit(
         model=model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
@@ -134,22 +135,6 @@ def fit_private(
         events=tuple(plain_coordinator.events),
         subgroups=plan.task.subgroups,
     )
-
-
-def _spent(coordinator: PrivateCoordinator, rounds: int) -> dict[str, Any]:
-    """What all answers together cost, of whom and against whom."""
-    budget = coordinator.budget
-    epsilon = spent(answers_of(coordinator.multipliers, rounds), budget.delta)
-    about = {"epsilon": epsilon, "delta": budget.delta, "unit": budget.unit}
-    return about | {"colluding": budget.colluding, "max_rows": budget.max_rows}
-
-
-def _check_nobody_is_dropped(policy: Policy) -> None:
-    if policy.then == "drop":
-        raise SettingsError(
-            "a private fit drops no site: a total without one, taken from a total with it, would have that site's "
-            "share of the noise alone; take on_failure 'wait', 'retry' or 'stop'"
-        )
 
 
 def private_method(method: Method) -> Method:

@@ -68,7 +68,6 @@ class Ledger:
 
     @property
     def spent(self) -> float:
-        """Epsilon of all that was paid for so far."""
         return spent([*self.multipliers, *self._elsewhere()], self.delta)
 
     @property
@@ -137,7 +136,6 @@ class Ledger:
             )
 
     def _all_multipliers(self) -> list[float]:
-        """All multipliers that count against the budget."""
         reserved = [z for left in self.plans.values() for z in left]
         return [*self.multipliers, *reserved, *self._elsewhere()]
 

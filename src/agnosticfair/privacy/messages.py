@@ -191,7 +191,6 @@ def dry_run(
 
 
 def drawn_rows(schema: Schema) -> Table:
-    """Rows at random within a schema."""
     rng = np.random.default_rng(0)
 
     def column(values: tuple[str, ...]) -> Column:

@@ -160,7 +160,6 @@ class PrivateCoordinator:
         return self.coordinator.total(Broadcast(round, task, request)).sums
 
     def request(self, kind: type[Any], **more: Any) -> Any:
-        """The request of this kind, with its noise."""
         z = self.multipliers[step_of(kind)]
         return kind(z=z, max_rows=self.budget.max_rows, **more)
 
@@ -173,7 +172,6 @@ class PrivateCoordinator:
 
 
 def answers_of(multipliers: Mapping[str, float], rounds: int) -> list[float]:
-    """The multiplier of every answer of a fit."""
     return [z for step, z in multipliers.items() for _ in range(how_often(rounds).get(step, 1))]
 
 
@@ -347,7 +345,6 @@ class Dual:
 
     @property
     def averaged(self) -> np.ndarray:
-        """The coefficients that the fit ends with."""
         return self.at.coefficients(np.mean(self.last[-AVERAGED:], axis=0))
 
 
@@ -412,7 +409,6 @@ def _begun(totals: PrivateCoordinator, plan: Plan, problem: Problem) -> Dual:
 def heads_stepped(
     problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], number: int
 ) -> np.ndarray:
-    """Every head's weights after round ``number``, (H, D)."""
     new = np.empty_like(w)
     for h, weights in enumerate(w):
         totals = sums["gradients"][h], float(sums["curves"][h])
@@ -437,7 +433,6 @@ def dual(
 def dual_stepped(
     state: Dual, sums: Mapping[str, np.ndarray], eps: float, number: int, rounds: int
 ) -> Dual:
-    """The multipliers after round ``number`` of ``rounds``."""
     at, on, x = state.at, state.on, state.x
     r = np.append(at.differences(sums["rates"].T / state.n), 0.0)
     H = np.zeros((len(on), len(on)))

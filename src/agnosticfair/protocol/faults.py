@@ -20,8 +20,8 @@ from agnosticfair.protocol.engines import Engine, Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
 from agnosticfair.protocol.requests import REQUESTS, UNCOUNTED, step_of
 from agnosticfair.protocol.secure.keys import Roster, relays
-from agnosticfair.protocol.secure.totals import Opened, open_session
-from agnosticfair.protocol.secure.totals import total as secure_total
+from agnosticfair.protocol.secure.sessions import Opened, open_session
+from agnosticfair.protocol.secure.sessions import total as secure_total
 
 MALFORMED = 3
 """Times that a malformed answer is requested again, whatever the policy waits for: no time mends it."""

@@ -68,7 +68,6 @@ class Reply:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the sums."""
         return sum(np.asarray(v).nbytes for v in self.sums.values())
 
 
@@ -326,7 +325,6 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def _pieces(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of a message."""
     if isinstance(message, SummaryStatistics):
         return {"kind": "statistics", "statistics": message.to_json()}, {}
     if isinstance(message, Broadcast):

@@ -67,7 +67,6 @@ class Task:
 
     @cached_property
     def id(self) -> str:
-        """A digest of the content."""
         plain, arrays = taken_apart(self)
         digest = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
         for name in sorted(arrays):

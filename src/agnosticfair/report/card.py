@@ -33,8 +33,8 @@ from agnosticfair.report.page import Section
 from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.settings import TAU
 
-MAX_SUBGROUPS, MAX_FEW = 8, 3
-"""Subgroups that a card names: estimable ones, and others."""
+MAX_SUBGROUPS = 8  # that a card names, of the estimable ones
+MAX_FEW = 3  # of the others
 
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""
@@ -156,7 +156,6 @@ def _scores(y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]) 
 
 
 def _warnings(fitted: Fit, scores: Mapping[str, Any]) -> list[str]:
-    """Of a nearly constant decision."""
     rates = (scores[name] for name in ("accuracy", "majority", "positive"))
     return words.poor_fit(fitted, *rates)
 

@@ -84,7 +84,6 @@ def card_files(sections: Sequence[Section], stem: str) -> dict[str, bytes]:
 def page_data(
     runs: Sequence[Run], tested: Decided | None = None, mix: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """All that the page of some runs shows."""
     all_studies = studies(runs, tested, mix)
     for study in all_studies:
         study |= {"headline": headline(study), "sentences": sentences(study)}
@@ -96,7 +95,6 @@ def page_data(
 
 
 def report_page(content: dict[str, Any]) -> str:
-    """The page of ``page_data``."""
     data = (study.get("provenance", {}).get("data") or {} for study in content["studies"])
     sources = [content.get("made"), *(study.get("source") for study in content["studies"])]
     sources += [name for names in data for name in names]
@@ -110,7 +108,6 @@ def report_page(content: dict[str, Any]) -> str:
 
 
 def monitor_page(content: dict[str, Any]) -> str:
-    """The page of ``report.monitor.page_data``."""
     return _render("monitor", content, title="agnosticfair monitor")
 
 

@@ -14,8 +14,8 @@ from agnosticfair.learners.estimates import LEARNERS
 from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, canvas, tidy
 
 Json = Mapping[str, Any]
-DRAWN, SHOWN = 10, 8
-"""Subgroups in the picture of multipliers, and lines of a table."""
+DRAWN = 10  # subgroups in the picture of multipliers
+SHOWN = 8  # lines of a table
 
 ACTED = "Where the rule had to act, and how much"
 IMPORTANCE = (
@@ -146,7 +146,6 @@ def importance_lines(about: Json, positive: str) -> tuple[tuple[str, ...], ...]:
 
 
 def pictures(facts: Json, positive: str) -> list[tuple[str, str, Figure]]:
-    """Title, alternative text and figure of each picture."""
     pictures_found = []
     if facts["multipliers"]:
         names = ", ".join(m["subgroup"] for m in facts["multipliers"][:3])

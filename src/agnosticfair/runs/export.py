@@ -123,7 +123,6 @@ class _Graph:
         return output
 
     def features(self, encoding: Encoding) -> str:
-        """X, (n, d): see ``encode``."""
         scaled = [
             self.scaled(name, low, high, encoding.scale, name in encoding.missing)
             for name, low, high in encoding.numeric

@@ -71,7 +71,6 @@ def scored(graph: Any, model: Model) -> tuple[str, str]:
 
 
 def probabilities(graph: Any, model: Model) -> list[str]:
-    """Every head's probability, (n,), on the grid."""
     estimates = model.estimates
     assert estimates is not None
     learner, outputs = learned(estimates), list[str]()
@@ -102,7 +101,6 @@ def _given_probability(graph: Any, column: str) -> str:
 
 
 def joint(graph: Any, heads: Sequence[Head], P: Sequence[str]) -> list[str]:
-    """The probability of every stratum, (n,) each: ``learners.estimates.joint``."""
     columns = []
     for h, head in enumerate(heads):
         if not head.features:
@@ -174,7 +172,6 @@ def _less(graph: Any, probability: str) -> str:
 
 
 def _column(graph: Any, values: str, k: int) -> str:
-    """The k-th column of a matrix, (n,)."""
     return graph.add("Gather", values, graph.constant(np.array(k, np.int64)), axis=1)
 
 
@@ -214,7 +211,6 @@ def _probability(
 
 
 def rounded(graph: Any, value: str) -> str:
-    """On the grid of probabilities."""
     unit = graph.constant(2.0**PROBABILITY_BITS)
     return graph.add("Div", graph.add("Round", graph.add("Mul", value, unit)), unit)
 

@@ -82,7 +82,7 @@ def _columns(fitted: Fit, tables: Sequence[Table]) -> dict[str, Any]:
     model = fitted.model
     estimates = model.estimates
     assert estimates is not None
-    heads = _plotted_columns(estimates)
+    heads = [estimates.heads[h].name for h in learned(estimates)]
     if not heads:
         return {}
     if estimates.kind in LEARNERS and LEARNERS[estimates.kind].linear:
@@ -98,11 +98,6 @@ def _columns(fitted: Fit, tables: Sequence[Table]) -> dict[str, Any]:
     if tables and heads[0] == "label":
         columns |= _of_trees(fitted, _sample(tables), heads)
     return columns
-
-
-def _plotted_columns(estimates: Estimates) -> list[str]:
-    """The names of the heads that a learner has trained."""
-    return [estimates.heads[h].name for h in learned(estimates)]
 
 
 def _lines(of_heads: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
@@ -129,7 +124,6 @@ def _of_trees(fitted: Fit, rows: Table, heads: Sequence[str]) -> dict[str, Any]:
 
 
 def _sample(tables: Sequence[Table]) -> Table:
-    """Some rows of every client, in their order."""
     share = min(1.0, ROWS / max(1, sum(map(len, tables))))
     some = [
         t.take(np.linspace(0, len(t) - 1, max(1, int(share * len(t)))).astype(int)) for t in tables

@@ -42,31 +42,16 @@ MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
 
 
-MAX_SHARE, UNMEASURED = 0.75, 50
-"""The most of the rows that one fold may hold: where few rows differ, folds are given up, and so many trees grown."""
+MAX_SHARE = 0.75  # of the rows that one fold may hold: where few rows differ, folds are given up,
+UNMEASURED = 50  # and so many trees grown
 
 
 @dataclass(frozen=True)
 class Boosted:
     """Between two rounds.
 
-    Parameters
-    ----------
-    encoding : Encoding
-    n : int
-        How many rows there are.
-    heads : tuple of Head
-        Those that are learned.
-    folds, seed : int
-    settings : Boosting
-    cuts : (columns, K) array
-        Between the cells that are counted next, until bins are agreed on.
-    binning : Binning, optional
-        The bins.
-    growth : Growth, optional
-        The trees.
-    held_out : float
-        Mean log loss out of fold, all heads together.
+    cuts: (columns, K), between the cells that are counted next, until bins are agreed on.  held_out: mean log loss
+    out of fold, all heads together.
     """
 
     encoding: Encoding
@@ -90,12 +75,10 @@ class Boosted:
 
     @property
     def alpha(self) -> np.ndarray:
-        """No adversary."""
         return np.zeros(0)
 
     @property
     def w(self) -> np.ndarray:
-        """No weights."""
         return np.zeros(0)
 
 
@@ -122,7 +105,6 @@ def _signs(encoding: Encoding, monotone: Sequence[tuple[str, int]]) -> tuple[int
 def begun(
     plan: Plan, heads: tuple[Head, ...], seed: int, folds: int, settings: Boosting | None = None
 ) -> Boosted:
-    """Before the first round, of these heads."""
     encoding = plan.task.encoding
     cuts = equal_fine_bins(encoding)
     boosted = Boosted(encoding, plan.n, heads, folds, seed, settings or Boosting(), cuts)
@@ -134,7 +116,6 @@ def begun(
 
 
 def request(state: Boosted) -> FineCounts | Level:
-    """What the next round asks of every client."""
     if state.growth is None or state.binning is None:
         return FineCounts(state.cuts)
     growth = state.growth
@@ -148,7 +129,6 @@ def request(state: Boosted) -> FineCounts | Level:
 
 
 def step(state: Boosted, reply: Reply) -> Boosted:
-    """One round."""
     state = replace(state, round=reply.round)
     if state.growth is None:
         return _counted(state, reply)
@@ -196,7 +176,6 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
 
 
 def estimates_of(state: Boosted, plan: Plan) -> Estimates:
-    """What was learned, for the task."""
     if not state.heads:
         return Estimates("trees", (), 0, state.seed)
     assert state.growth is not None

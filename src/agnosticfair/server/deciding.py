@@ -27,24 +27,27 @@ from agnosticfair.protocol.requests import Request, Sums, Trials
 from agnosticfair.server import adversaries, exact
 from agnosticfair.server.plan import Beginning, Plan, Start
 
-NEAR, SETTLED, PATIENCE, MAX_REFUSED = 1e-2, 1e-4, 6, 2
-"""The limit is looked at once the loss promises less than NEAR. A fit has
-converged when a step from decisions within the limit promises less than SETTLED, or when PATIENCE rounds bettered the
-best of them by less."""
+NEAR = 1e-2  # the limit is looked at once the loss promises less
+SETTLED = 1e-4  # converged: a step from decisions within the limit promises less,
+PATIENCE = 6  # or so many rounds bettered the best of them by less
+MAX_REFUSED = 2  # refused steps that end the descent
 
-WORTH, RETREAT, STRICTER = 2e-3, 7, 4.0
-"""Among trials a loss has to fall by WORTH to be news; where none keeps the limit, each round of them weighs a
-violation STRICTER times more, and after RETREAT rounds thresholds move towards a constant decision."""
+WORTH = 2e-3  # by what a loss has to fall to be news among trials
+STRICTER = 4.0  # how much more each round of trials weighs a violation, where none keeps the limit
+RETREAT = 7  # rounds of these after which thresholds move towards a constant decision
 
-WORSE, BETTER = 5.0, 0.2
-"""By how much a refused step raises the damping and a good one lowers it."""
+WORSE = 5.0  # by what a refused step raises the damping
+BETTER = 0.2  # by what a good one lowers it
 
-MIN_DAMPING, MAX_NU, MAX_BYTES, MAX_TRIALS = 1e-5, 64.0, 900_000, 96
-"""A reply with trials' decisions has at most MAX_BYTES of numbers: with names and a signature it stays under a
-megabyte."""
+MIN_DAMPING = 1e-5
+MAX_NU = 64.0  # the largest weight of a violation
+MAX_BYTES = 900_000
+"""Of a reply with trials' decisions: with names and a signature it is under a megabyte."""
+MAX_TRIALS = 96  # of a reply
 
-FIRST_DAMPING, TOLERATED = 1e-2, 1.5e-3
-"""Decisions are steps, and rows lie on the threshold: a limit kept to TOLERATED is kept."""
+FIRST_DAMPING = 1e-2
+TOLERATED = 1.5e-3
+"""Decisions are steps, and rows lie on the threshold: a limit kept to this is kept."""
 
 ALONG = (0.3, 0.6, 1.0)
 """How far along each proposed step trials lie."""
@@ -52,14 +55,15 @@ ALONG = (0.3, 0.6, 1.0)
 JITTER = (0.01, 0.02, 0.04, 0.07, 0.11)
 """By which shares of their deviation scores are moved at random."""
 
-SCALES, RETREATS = (1.0, 0.5, 0.25), (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+SCALES = (1.0, 0.5, 0.25)
+RETREATS = (0.15, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 """Shares of the scores' deviation by which thresholds are moved where no decisions within the limit are known."""
 
 TRIALS = tuple(product((0.2, 1.0, 5.0, 25.0), (0.0, 0.2, 0.4, 0.8)))
 """Steps are proposed with these times the damping, and aim at this share of tau under it."""
 
-COOL, FAR = 0.6, 0.5
-"""A round aims at this share of the difference, and moves scores by at most this share of their deviation."""
+COOL = 0.6  # the share of the difference that a round aims at
+FAR = 0.5  # the share of their deviation by which a round moves scores at most
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,6 @@ def temperature(state: LimitedState) -> float:
 
 
 def request(state: LimitedState) -> Request:
-    """What the next round asks of every client."""
     if state.trials is not None:
         return Trials(state.trials)
     game, here = state.game, state.here
@@ -236,7 +239,7 @@ def judged(state: LimitedState, there: adversaries.Point) -> tuple[LimitedState,
         if state.limited:
             damping *= _factor(accepted, ratio)
         else:  # a loss with an adversary of its own has kinks
-            damping = 5.0 * damping if not accepted else max(FIRST_DAMPING, 0.2 * damping)
+            damping = max(FIRST_DAMPING, damping * BETTER) if accepted else damping * WORSE
         refused = 0 if accepted else state.refused + 1
         if refused > MAX_REFUSED:
             # among steps a smaller step tells nothing new: look around elsewhere
@@ -361,18 +364,11 @@ def best_of(
     merit: Callable[[float, float], float],
     search: Callable[[int], np.ndarray],
 ) -> tuple[int, float]:
-    """The trial of least merit, and the worst difference of its decisions.
+    """The trial of least merit (of a loss and a worst difference), and the worst difference of its decisions.
 
-    Parameters
-    ----------
-    losses, psi
-        Of every trial, (T,) and (T, G, F + 1).
-    cuts
-        Known ones, (k, G, F + 1): what they show bounds each trial's merit from below.
-    merit
-        Of a loss and a worst difference.
-    search
-        From a trial to its worst cuts; they bound the other trials, too, so that few are searched.
+    losses, psi: of every trial, (T,) and (T, G, F + 1).  cuts: known ones, (k, G, F + 1), what they show bounds each
+    trial's merit from below.  ``search`` goes from a trial to its worst cuts; they bound the other trials, too, so
+    that few are searched.
     """
     worst = _shown(cuts, psi)
     searched: set[int] = set()
@@ -398,7 +394,6 @@ def of_trial(
 
 
 def max_trials(game: adversaries.Game) -> int:
-    """How many trials a reply has room for."""
     return max(1, min(MAX_TRIALS, MAX_BYTES // (8 * (game.C.size + len(game.alpha) + 1))))
 
 
@@ -409,7 +404,6 @@ def round_entry(
     solved_step: adversaries.SolvedStep,
     promised: float,
 ) -> dict:
-    """A round's record."""
     game = replace(state.game, round=state.round, damping=state.damping, nu=state.nu)
     return exact.record(game, of, accepted, solved_step, promised)
 
@@ -422,7 +416,6 @@ def proposed(
     promised: float,
     model: QuadraticModel,
 ) -> LimitedState:
-    """The next trial w, or the end."""
     game, here, best = state.game, state.here, state.best
     assert here is not None
     tolerance = max(SETTLED, game.method.tolerance)
@@ -572,7 +565,6 @@ def _without_cuts(losses: int, cuts: int) -> np.ndarray | None:
 def program(
     state: LimitedState, model: QuadraticModel, damping: float, alphas: np.ndarray, cuts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """P, q, G and h of the program."""
     D = len(model.here.w)
     assert state.second_moments is not None
     P = np.zeros((D + 2, D + 2))

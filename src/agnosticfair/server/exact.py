@@ -43,10 +43,12 @@ from agnosticfair.server.plan import Beginning, Binding, Plan, Start, fairness_o
 MAX_PASSES = 12
 """Times the server looks for new cuts at one model before it takes the step it has."""
 
-FEASIBLE, STILL = 1e-5, 1e-6
-"""Converged: the worst difference is within tau + FEASIBLE, the model promises less than
-``tolerance`` of merit, and its step is under STILL of the weights, or what it promises no longer
-halves from round to round (a flat, curved valley)."""
+FEASIBLE = 1e-5
+"""Converged: the worst difference is within tau + FEASIBLE, the model promises less than ``tolerance`` of merit, and
+its step is under STILL of the weights, or what it promises no longer halves from round to round (a flat, curved
+valley)."""
+
+STILL = 1e-6
 
 
 COARSE = 1e-3
@@ -87,7 +89,6 @@ def warm(state: Game, start: Start) -> Game:
 
 
 def suits(method: Method) -> bool:
-    """Linear models."""
     return method.network is None
 
 
@@ -96,7 +97,6 @@ def before(plan: Plan) -> None:
 
 
 def request(state: Game) -> Sums:
-    """What the next round asks of every client."""
     C = state.C if state.here is None else for_clients(state.C, state, state.here.sums)
     measured = fairness_of(state.method).measured
     return Sums(measured, state.method.share, state.w, state.alpha, C)
@@ -196,7 +196,6 @@ def solved_step(
 
 
 def init(plan: Plan, beginning: Beginning) -> Game:
-    """Before the first round, or where another fit ended."""
     return game(plan) if beginning.start is None else warm(game(plan), beginning.start)
 
 
@@ -226,7 +225,6 @@ def step(state: Game, reply: Reply) -> Game:
 def record(
     of: Game, point: Point, accepted: bool, solved_step: SolvedStep, decrement: float
 ) -> dict:
-    """A round's record."""
     return {
         "round": of.round,
         "kept": bool(accepted),

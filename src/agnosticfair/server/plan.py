@@ -176,8 +176,8 @@ def sensitive_names(
     return tuple(str(name) for name in wanted)
 
 
-KMEANS_ROUNDS, MIN_ROWS = 6, 10
-"""Steps of k-means, and the rows under which a cluster's mean would say too much of each: it stays put."""
+KMEANS_ROUNDS = 6
+MIN_ROWS = 10  # of a cluster: the mean of fewer would say too much of each, and stays put
 
 
 def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
@@ -200,7 +200,6 @@ def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
 
 
 def clusters_request(plan: Plan, centres: np.ndarray, step: int) -> Broadcast[Clusters]:
-    """Ask which rows are near which centre, as sums."""
     return Broadcast(step, plan.task, Clusters(centres))
 
 
@@ -306,7 +305,6 @@ def heads_of(plan: Plan) -> tuple[Head, ...]:
 
 
 def blank(plan: Plan, seed: int) -> Estimates:
-    """Estimates of all heads before anything is learned."""
     rule, heads = plan.method.rule, heads_of(plan)
     assert rule is not None
     if len(rule.probability) > len(heads):
@@ -331,7 +329,6 @@ def blank(plan: Plan, seed: int) -> Estimates:
 
 
 def trained_heads(plan: Plan, seed: int = 0) -> tuple[Head, ...]:
-    """The heads that a learner has to train."""
     estimates = blank(plan, seed)
     return tuple(estimates.heads[h] for h in learned(estimates))
 

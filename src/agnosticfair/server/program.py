@@ -41,10 +41,9 @@ MAX_SHARE = 0.9
 MAX_ROUNDS = 45
 """Rounds after which no program is begun that would only say what other limits cost."""
 
-OVERALL, SETTLED, CHARGE = 0.5, 2e-3, 0.15
-"""The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
-optimum's are converged, whatever the rounds.  CHARGE: of differences within the limits (``RateLimits.spend``), where
-both errors cost 1."""
+OVERALL = 0.5  # the limit of the difference overall, as a share of tau, unless it is set
+SETTLED = 2e-3  # converged, whatever the rounds: differences are so near to the optimum's
+CHARGE = 0.15  # of differences within the limits (``RateLimits.spend``), where both errors cost 1
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,6 @@ def before(plan: Plan) -> Broadcast[Any] | None:
 
 
 def weight_functions(plan: Plan) -> int:
-    """K, with overall."""
     if plan.task.subgroups is not None:
         return len(plan.task.subgroups.values) + 1
     basis = plan.task.fair_basis
@@ -93,7 +91,6 @@ def weight_functions(plan: Plan) -> int:
 
 
 def limits_of(plan: Plan) -> RateLimits:
-    """What the method limits."""
     fairness, rule = fairness_of(plan.method), plan.method.rule
     assert rule is not None
     if metric_of(fairness.metric).bounds:
@@ -141,12 +138,10 @@ def init(plan: Plan, beginning: Beginning) -> ProgramState:
 
 
 def request(state: ProgramState) -> ProgramSums:
-    """The points of the next round."""
     return ProgramSums(state.error_costs, program.request(state.aside or state.inner))
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
-    """One round, from the sum of all replies."""
     if state.aside is not None:
         return _with_optimum(replace(state, round=reply.round), reply)
     inner = program.step(state.inner, reply.sums)
@@ -192,7 +187,6 @@ def remaining(inner: State) -> float:
 
 
 def _unchanged(inner: State) -> bool:
-    """Whether the rule is the learner's own."""
     at, hard = inner.at, inner.hard
     return at is not None and hard is not None and bool((hard.x == at.zero()).all())
 
@@ -252,7 +246,6 @@ def start_of(state: ProgramState) -> Start | None:
 
 
 def optimum_of(state: ProgramState) -> Optimum:
-    """What can be said of the rule."""
     return replace(optimum(state.inner), further=state.further)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import FINE, axes_of, axis_of_bins, bins_of
+from agnosticfair.data.axes import FINE, axes_of, axis_of_bins, edges_of
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
@@ -42,9 +42,9 @@ from agnosticfair.server.solvers import (
 )
 from agnosticfair.server.subgroup_axes import by_column, with_subgroup_set, with_subgroups
 
-BINS, MIN_BINS, ROWS = 32, 4, 300
-"""Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each, or
-where all models' weights would be more than MAX_NUMBERS."""
+BINS = 32  # of a column of numbers, as features;
+MIN_BINS = 4  # fewer, down to this,
+ROWS = 300  # where there are less than so many rows for each, or all models' weights would be more than MAX_NUMBERS
 
 COLUMNS = MAX_NUMBERS // FINE
 """Of numbers that are counted in one message."""
@@ -80,7 +80,7 @@ def with_bins(plan: Plan, statistics: SummaryStatistics, counts: Mapping[str, np
     bins = min(BINS, plan.task.n // ROWS, room // max(len(statistics.numeric), 1))
     bins = max(MIN_BINS, bins)
     edges = [
-        (name, axis_of_bins(statistics, name, counts.get(name), bins, bins_of))
+        (name, axis_of_bins(statistics, name, counts.get(name), bins, edges_of))
         for name in sorted(statistics.numeric)
     ]
     bins_here = tuple((name, cuts) for name, cuts in edges if cuts or name in statistics.missing)
@@ -162,7 +162,6 @@ def warm(plan: Plan, seed: int, start: Start, send: Send) -> SolverState:
 
 
 def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
-    """The state whose clients know the estimates."""
     plan = replace(state.plan, task=replace(state.plan.task, estimates=estimates))
     return replace(state, plan=plan)
 

@@ -38,13 +38,16 @@ from agnosticfair.protocol.requests import Moments, Trained, TrainNetwork
 from agnosticfair.server import adversaries
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
-RHO, LEAD, ASCENT = 2.0, 4.0, 2.0
-"""Steps of the multipliers, of what clients get beyond them, and of the loss adversary."""
+RHO = 2.0  # steps of the multipliers
+LEAD = 4.0  # of what clients get beyond them
+ASCENT = 2.0  # of the loss adversary
 
 NU = 2.0
 """What a violation of one costs in the merit."""
 
-PATIENCE, SETTLING, LAST = 30, 0.75, 1 / 32
+PATIENCE = 30  # rounds without a better merit after which the rate falls
+SETTLING = 0.75  # the share of the rounds after which it falls at the latest
+LAST = 1 / 32  # the share of itself that it falls to
 MEMORY = 0.9
 """Of the squared gradients, by which steps are scaled; larger ones count at once."""
 
@@ -100,7 +103,6 @@ class SaddleState:
 
 
 def suits(method: Method) -> bool:
-    """Networks."""
     return method.network is not None
 
 
@@ -184,7 +186,6 @@ def _settling_rounds(state: SaddleState) -> int:
 
 
 def request(state: SaddleState) -> TrainNetwork:
-    """What the next round asks of every client."""
     network = state.network
     # a weight whose gradients were tiny so far must not leap
     floor = 1e-2 * np.sqrt(state.squares.mean()) if state.round else 1.0

@@ -114,9 +114,10 @@ MARGIN = 1e-3
 """By how much of the mean log loss another learner must be better on held-out rows than the additive one, which can be
 drawn and costs few rounds."""
 
-CANDIDATES, TREES_FROM = ("additive", "trees"), 20_000
-"""What 'auto' tries: trees from so many rows on. Below, trees were never better on held-out rows (seeds 0 to 4: COMPAS,
-OULAD, law), and take fifty times the rounds."""
+CANDIDATES = ("additive", "trees")  # what 'auto' tries
+TREES_FROM = 20_000
+"""Rows from which on it tries trees. Below, they were never better on held-out rows (seeds 0 to 4: COMPAS, OULAD, law),
+and take fifty times the rounds."""
 
 
 @dataclass(frozen=True)

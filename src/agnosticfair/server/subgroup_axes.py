@@ -50,7 +50,6 @@ def histograms_request(plan: Plan, statistics: SummaryStatistics) -> Broadcast[H
 
 
 def by_column(request: Broadcast[Histograms], total: Reply) -> dict[str, np.ndarray]:
-    """The counts of each column."""
     return dict(zip(request.request.columns, total.sums["counts"], strict=True))
 
 
@@ -74,7 +73,6 @@ def subgroups_in(plan: Plan) -> list[Subgroup]:
 
 
 def subgroup_names(plan: Plan) -> tuple[str, ...]:
-    """Every subgroup in words."""
     axes = axes_in(plan)
     return tuple(subgroup_name(axes, subgroup) for subgroup in subgroups_in(plan))
 

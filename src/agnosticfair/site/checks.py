@@ -83,8 +83,6 @@ def request_check(*steps: str) -> Callable[[Check], Check]:
 
 
 def task_check(name: str) -> Callable[..., Any]:
-    """Know the check of a field of the task."""
-
     def known(check: Callable[[Judgement, Task], None]) -> Callable[[Judgement, Task], None]:
         TASK[name] = check
         return check

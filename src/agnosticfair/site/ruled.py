@@ -130,7 +130,6 @@ def _learn(by: Judgement, broadcast: Broadcast[Any]) -> None:
 
 
 def _trained(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    """Folds and heads of a learner."""
     request = broadcast.request
     need(not by.policy.epsilon, "learners are not answered under epsilon")
     _heads(by, request.heads)
@@ -224,7 +223,6 @@ def _points(points: Points, task: Task) -> None:
 
 
 def _weight_functions(task: Task) -> int:
-    """How many there are of a program, with overall."""
     if task.subgroups is not None:
         return len(task.subgroups.values) + 1
     constant = task.fair_basis.kind == "constant"

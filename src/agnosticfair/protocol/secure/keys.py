@@ -50,7 +50,6 @@ class Identity:
         return _signing_key(self.secret).public_key().public_bytes_raw().hex()
 
     def sign(self, purpose: bytes, *content: bytes) -> bytes:
-        """A signature, 64 bytes, over content for one purpose."""
         return _signing_key(self.secret).sign(joined(purpose, *content))
 
 
@@ -217,7 +216,6 @@ def shared(
 
 
 def public_half(secret: bytes) -> str:
-    """The public half of an X25519 key, in hexadecimal."""
     return str(_masking_key(secret).public_key().public_bytes_raw().hex())
 
 
