@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from helpers import ROLES, held
 
+from agnosticfair.auditing.certificate import lower, upper
 from agnosticfair.auditing.fits import certificates
 from agnosticfair.auditing.repeats import UNTOLD
 from agnosticfair.methods import method
@@ -86,9 +87,19 @@ def test_the_four_places_of_an_audit_say_one_sentence(call, files):
     page = next(Path().rglob("report.html"))
     assert content["sentence"] in texts(page_of(page))
     (study,) = page_of(page)["studies"]
-    tiles = {label: value for label, value, _ in study["glance"]["tiles"]}
-    assert tiles["Worst subgroup"] == f"{content['worst_difference']:.3f}"
-    assert tiles["Overall"] == f"{content['difference']:.3f}"
+    tiles = {label: (value, about) for label, value, about in study["glance"]["tiles"]}
+    overall = content["subgroups"][0]
+    worst = f"{content['worst_difference']:.4f}"
+    assert (tiles["Worst subgroup"][0], tiles["Overall"][0]) == (
+        worst,
+        f"{content['difference']:.4f}",
+    )
+    assert f"at most {upper(overall['high'])}" in tiles["Overall"][1]
+    for place in (content["sentence"], study["glance"]["answer"], flat(out)):
+        assert f"at most {upper(content['upper'])}" in place
+        assert worst in place
+    assert f"at least {lower(overall['ratio_low'])}" in tiles["Four-fifths rule"][1]
+    assert f"at least {lower(overall['ratio_low'])} overall" in content["sentence"]
     assert call("verify", "audit/certificate.json")[0] == 0
 
 
@@ -128,7 +139,7 @@ def test_a_limit_that_is_kept_shows_as_kept_and_one_that_is_not_ends_with_its_ow
     code, _, _ = call(*send, "--limit", 0.97)
     card = Path("model-card.md").read_text()
     assert (code, "Kept: " in card, "Not known" in card) == (0, True, False)
-    assert "most 0.970," in card  # not the smaller bound
+    assert "most 0.9700," in card  # not the smaller bound
     first = card[: card.index("## ")] if "## " in card else card
     assert first.count("certified at most") == 1
     content = json.loads(Path("model-sex-certificate.json").read_text())
