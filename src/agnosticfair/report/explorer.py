@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import edges_of, histogram
+from agnosticfair.data.axes import edges_at_quantiles, histogram, round_cuts
 from agnosticfair.data.encoding import bin_codes, bin_names
 from agnosticfair.data.storage import SITE, Decided
 from agnosticfair.data.table import Column
@@ -62,7 +62,7 @@ def values(column: np.ndarray | Column) -> Column:
         if len(there) <= BINS and not missing.any():
             return Column(np.searchsorted(there, column), tuple(f"{v:g}" for v in there))
         low, high = (there[0], there[-1]) if len(there) else (0.0, 0.0)
-        edges = edges_of(histogram(column, low, high), low, high, BINS)
+        edges = edges_at_quantiles(round_cuts(low, high), histogram(column, low, high), BINS)
         return Column(bin_codes(column, edges), bin_names(edges, missing=bool(missing.any())))
     counts = np.bincount(column.codes, minlength=len(column.categories))
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]

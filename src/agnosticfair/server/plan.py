@@ -68,24 +68,14 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Binding:
-    """What held an ended fit's weights: both adversaries' reweightings, their cuts, and what a violation weighed."""
-
-    alpha: np.ndarray
-    C: np.ndarray
-    alphas: np.ndarray
-    cuts: np.ndarray
-    nu: float
-
-
-@dataclass(frozen=True)
 class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweightings that held them, where the other
-    has the same adversaries; of a limit on decisions the metric of features.  Of a rule w are the multipliers, and
-    estimates what was learned: on the same rows another fit need not learn it again."""
+    """Where a fit ended, for a similar one to begin: its weights, of a linear model with both adversaries' reweightings
+    and the metric of its features.  Of a rule w are the multipliers, and estimates what was learned: on the same rows
+    another fit need not learn it again."""
 
     w: np.ndarray
-    binding: Binding | None = None
+    alpha: np.ndarray | None = None
+    C: np.ndarray | None = None
     second_moments: np.ndarray | None = None
     estimates: Estimates | None = None
 

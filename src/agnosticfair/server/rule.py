@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import FINE, axes_of, axis_of_bins, bins_of
+from agnosticfair.data.axes import FINE, axes_of, axis_of_bins, edges_of
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
 from agnosticfair.errors import SettingsError
@@ -80,7 +80,7 @@ def with_bins(plan: Plan, statistics: SummaryStatistics, counts: Mapping[str, np
     bins = min(BINS, plan.task.n // ROWS, room // max(len(statistics.numeric), 1))
     bins = max(MIN_BINS, bins)
     edges = [
-        (name, axis_of_bins(statistics, name, counts.get(name), bins, bins_of))
+        (name, axis_of_bins(statistics, name, counts.get(name), bins, edges_of))
         for name in sorted(statistics.numeric)
     ]
     bins_here = tuple((name, cuts) for name, cuts in edges if cuts or name in statistics.missing)

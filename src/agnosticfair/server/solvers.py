@@ -17,7 +17,7 @@ from agnosticfair.learners.estimates import Estimates
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Request
-from agnosticfair.server import averaging, boosted, deciding, exact, learning, program, saddle
+from agnosticfair.server import averaging, boosted, exact, learning, program, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 
@@ -87,7 +87,6 @@ class Trainer(Steps, Protocol):
 SOLVERS: dict[str, Solver] = {
     "averaging": averaging,
     "saddle": saddle,
-    "deciding": deciding,
     "program": program,
     "exact": exact,
 }

@@ -17,7 +17,7 @@ from helpers import dealt, small_table
 
 pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
-from agnosticfair.data.axes import edges_of, histogram
+from agnosticfair.data.axes import edges_at_quantiles, histogram, round_cuts
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
@@ -25,7 +25,7 @@ from agnosticfair.deploy import coordinator, node
 from agnosticfair.deploy import site as site_process
 from agnosticfair.deploy.folder import RUN
 from agnosticfair.deploy.node import Joined
-from agnosticfair.deploy.results import publish
+from agnosticfair.deploy.runner import publish
 from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import METHODS, Network, method
@@ -705,7 +705,10 @@ def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
 def with_bins(schema):
     """The schema with the bins that its command drafts."""
     ranges = schema.numeric.items()
-    found = {k: edges_of(histogram(ROWS.numeric[k], *ends), *ends, 4) for k, ends in ranges}
+    found = {
+        k: edges_at_quantiles(round_cuts(*ends), histogram(ROWS.numeric[k], *ends), 4)
+        for k, ends in ranges
+    }
     return replace(schema, bins=found)
 
 
