@@ -211,8 +211,8 @@ def notes_of(subgroups: Sequence[SubgroupRecord]) -> tuple[str, ...]:
     if few and isfinite(few[0].difference):
         worst = few[0]
         notes.append(
-            f"Not estimable for too few rows: {len(few):,} subgroups, with measured differences up to "
-            f"{worst.difference:.4f} ({worst.name}, {worst.rows:,} rows)."
+            f"Not estimable for too few rows: {len(few):,} subgroup{'s' * (len(few) > 1)}, with measured differences "
+            f"up to {worst.difference:.4f} ({worst.name}, {worst.rows:,} rows)."
         )
     left = sorted(
         {name for subgroup in subgroups[:1] if subgroup.estimable for name in subgroup.left_out}
