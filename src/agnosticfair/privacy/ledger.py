@@ -35,7 +35,7 @@ import numpy as np
 from agnosticfair.data.rows import contents, marked
 from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
-from agnosticfair.errors import FederationError, SettingsError, needing
+from agnosticfair.errors import FederationError, SettingsError, existing, needing
 from agnosticfair.protocol.messages import Reply, pack, unpack
 
 FORMAT = "agnosticfair-ledger-3"
@@ -180,8 +180,7 @@ class Ledger:
         return content if known else None
 
     def _folder(self) -> Path:
-        assert self.path is not None
-        return self.path.with_suffix(".answers")
+        return existing(self.path).with_suffix(".answers")
 
     def _store(self, request: str, content: bytes) -> bytes:
         """Write an answer down; the one that another process wrote meanwhile is the answer instead."""
