@@ -178,11 +178,11 @@ def hello(config: Mapping[str, Any]) -> str:
 def versions() -> dict[str, str]:
     """What this process runs on.  app: a digest of our own code."""
     packages = ("agnosticfair", "numpy", "scipy", "pyarrow")
-    found = {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    installed = {"python": platform.python_version(), **{p: version(p) for p in packages}}
     top, code = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(top.rglob("*.py")):
         code.update(joined(path.relative_to(top).as_posix().encode(), path.read_bytes()))
-    return found | {"app": code.hexdigest()[:16]}
+    return installed | {"app": code.hexdigest()[:16]}
 
 
 def pin(config: Mapping[str, Any], place: Path) -> str:
