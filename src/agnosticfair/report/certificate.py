@@ -266,5 +266,6 @@ def certified(certificate: Mapping[str, Any]) -> Json:
     if parsed.kernels is not None and isfinite(parsed.kernels.upper):
         mixed += f" and every reweighting by {parsed.kernels.about}"
     level = f"{100 * parsed.confidence:g}% confidence, all at once"
-    words = f"each of {subgroups['counts'][0]:,} subgroups{mixed}, with {level}"
-    return {"set": words, "metric": metric}
+    able = subgroups["counts"][0]
+    which = f"each of {able:,} subgroups" if able > 1 else subgroups["estimable"][0]["name"]
+    return {"set": f"{which}{mixed}, with {level}", "metric": metric}
