@@ -190,6 +190,7 @@ def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+        shutil.rmtree(place, ignore_errors=True)  # a check before this one
         draft.replace(place)
         for name in files:
             _link(out / name, Path(LATEST) / name)
