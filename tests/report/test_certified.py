@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from helpers import ROLES, held
 
@@ -109,6 +110,38 @@ def test_an_audit_whose_limit_is_not_certified_ends_with_its_own_code(call, file
     assert call(*send, "--limit", 0.99)[0] == 0
     assert call(*send, "--limit", 0.001)[0] == 3
     assert json.loads(Path("audit/certificate.json").read_text())["request"]["limit"] == 0.001
+
+
+def test_a_subgroup_of_few_rows_that_surely_breaks_the_limit_ends_with_the_code_of_a_broken_one(
+    call,
+):
+    rng, lines = np.random.default_rng(3), ["job,sex,outcome"]
+    for _ in range(3000):
+        job, sex = (
+            rng.choice(["clerk", "nurse", "smith"], p=[0.48, 0.48, 0.04]),
+            rng.choice(["F", "M"]),
+        )
+        rate = 0.4 if job != "smith" else 0.95 if sex == "M" else 0.01
+        lines.append(f"{job},{sex},{'yes' if rng.random() < rate else 'no'}")
+    Path("few.csv").write_text(
+        "\n".join([lines[0] + ",decided", *(f"{x},{x.split(',')[-1]}" for x in lines[1:])])
+    )
+    send = (
+        "--target",
+        "outcome",
+        "--sensitive-features",
+        "sex",
+        "--predictions",
+        "decided",
+        "--limit",
+        0.2,
+    )
+    code, out, _ = call("audit", "few.csv", *send)
+    content = json.loads(Path("audit/certificate.json").read_text())
+    (smith,) = [one for one in content["subgroups"] if one["name"] == "job = smith"]
+    assert (smith["estimable"], content["upper"] < 0.2, smith["low"] > 0.2) == (False, True, True)
+    assert code == 3
+    assert f"where job = smith, in the population at least {lower(smith['low'])}" in flat(out)
 
 
 def test_the_largest_difference_is_drawn_whatever_its_bound():

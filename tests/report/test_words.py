@@ -118,7 +118,7 @@ def test_a_limit_is_broken_by_a_subgroup_of_few_rows_that_surely_breaks_it():
     given["methods"][0]["subgroups"] |= {"surest": few | {"low": 0.0}, "counts": [1, 3]}
     state, text = verdict(given)
     assert state == "kept"
-    assert "Not claimed of 3 subgroups with too few rows to know, which show up to 0.4000" in text
+    assert "too few to know (3 subgroups): risk difference up to 0.4000 where job = nurse" in text
 
 
 def named(**changes):

@@ -187,7 +187,6 @@ def audit(
     records, holds = {}, True
     for name in names:
         audited = certified(judged, name, options)
-        holds = holds and (limit is None or audited.upper <= limit)
         rows = _decided(judged, name, of_rows)
         about = {"sensitive_feature": name, "request": request}
         files, records[name] = _files(judged, audited, about, file, secret)
@@ -197,8 +196,9 @@ def audit(
             [Run(folder, "audit", records[name], decided={ROWS_FILE: rows} if keep_rows else {})]
         )
         files["audit.html"] = report_page(content).encode()
-        answer = content["studies"][0]["glance"]["answer"]
-        text = "\n".join((of_decisions(rows, judged.name), str(audited), answer))
+        glance = content["studies"][0]["glance"]
+        holds = holds and (limit is None or glance["state"] == "kept")
+        text = "\n".join((of_decisions(rows, judged.name), str(audited), glance["answer"]))
         deliver(folder, files, report.grids(audited), text, "" if as_json else None)
     if as_json:
         print(

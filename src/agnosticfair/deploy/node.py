@@ -29,7 +29,7 @@ from agnosticfair.data.storage import write_atomically
 from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, frame, read_frame, site_tls
 from agnosticfair.deploy.secrets import key_pair, read_key
 from agnosticfair.deploy.site import hello, pin, reason, respond, site_of, versions
-from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, plain
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, existing, plain
 from agnosticfair.monitoring.prometheus import Gauges
 from agnosticfair.protocol.engines.seam import HELLO
 
@@ -379,8 +379,7 @@ def run_node(node: Node) -> None:
 
 
 async def _until_signal(node: Node) -> None:
-    task = asyncio.current_task()
-    assert task is not None
+    task = existing(asyncio.current_task())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     await node.serve()

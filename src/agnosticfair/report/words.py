@@ -102,8 +102,8 @@ def verdict(study: Json) -> tuple[str, str]:
         over_limit = [one for one in subgroups.get("few") or () if one["difference"] > limit]
         if over_limit:  # the largest is the first
             text += (
-                f" Not claimed of {subgroups['counts'][1]:,} subgroups with too few rows to know, which show up to "
-                f"{over_limit[0]['difference']:.4f} ({over_limit[0]['name']}, {over_limit[0]['rows']:,} rows)."
+                f" Not claimed where rows are too few to know ({subgroups['counts'][1]:,} subgroups): {what} up to "
+                f"{over_limit[0]['difference']:.4f} {_where(over_limit[0])} ({over_limit[0]['rows']:,} rows)."
             )
         return "kept", text
     if bound is None:
