@@ -29,7 +29,7 @@ from agnosticfair.data.storage import write_atomically
 from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, frame, read_frame, site_tls
 from agnosticfair.deploy.secrets import key_pair, read_key
 from agnosticfair.deploy.site import hello, pin, reason, respond, site_of, versions
-from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, plain
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, existing, plain
 from agnosticfair.monitoring.prometheus import Gauges
 from agnosticfair.protocol.engines.seam import HELLO
 
@@ -333,7 +333,7 @@ def status(joined: Joined) -> tuple[bool, str]:
         return False, f"site {joined.site!r} is not started: 'agnosticfair deploy site'"
     if (age := time.time() - state["seen"]) > 2 * SILENT:
         return False, f"site {joined.site!r} has been silent for {age:.0f} s: start it again"
-    what = f"site {joined.site!r} ({state['app']}) is in"
+    what = f"site {joined.site!r} ({state.get('app', 'an older version')}) is in"
     if state["connected"]:
         return True, f"{what} run {state['run']}"
     return True, f"{what} no run: {state['why'] or 'the last one has ended'}"
@@ -379,8 +379,7 @@ def run_node(node: Node) -> None:
 
 
 async def _until_signal(node: Node) -> None:
-    task = asyncio.current_task()
-    assert task is not None
+    task = existing(asyncio.current_task())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     await node.serve()

@@ -19,7 +19,7 @@ from agnosticfair.data.rows import digest_of
 from agnosticfair.data.schema import Schema, applied
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.federation import Fit, in_process, model_of
 from agnosticfair.mathematics.basis import subgroups
 from agnosticfair.mathematics.metrics import PARITY
@@ -90,7 +90,7 @@ def fit_private(
     if policy(on_failure).then == "drop":
         raise SettingsError(
             "a private fit drops no site: a total without one, taken from a total with it, would have that site's "
-            "share of the noise alone; take on_failure 'wait', 'retry' or 'stop'"
+            "share of the noise alone; take on_failure 'wait' or 'stop'"
         )
     if isinstance(clients, Mapping):
         clients, secure = rehearsed_sites(clients, budget, schema)
@@ -161,8 +161,7 @@ def private_method(method: Method) -> Method:
 
 def _private_rule(method: Method) -> Rule:
     """The rule as it is under noise: its heads are logistic regressions of all rows, without folds."""
-    rule, fairness = method.rule, server.fairness_of(method)
-    assert rule is not None
+    rule, fairness = existing(method.rule), server.fairness_of(method)
     if rule.learner == "trees":
         raise SettingsError(
             "trees are not grown under noise: a level has thousands of sums, and noise that hides a row in all of them "

@@ -25,7 +25,7 @@ from itertools import product
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.errors import SettingsError, SolverError, existing
 from agnosticfair.mathematics.ambiguity import Outcome
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.quadratic import Solution, minimise
@@ -409,8 +409,7 @@ def _solved_step(
 def outcome_of(state: ExactState, within: bool, solved_step: SolvedStep, promised: float) -> str:
     """Converged: the limit is kept, the model promises next to nothing, and w is still, or what is promised no longer
     halves from round to round (a flat, curved valley), or it is decisions that hold it; or these get no better."""
-    method, here = state.game.method, state.here
-    assert here is not None
+    method, here = state.game.method, existing(state.here)
     tolerance = method.tolerance
     still = bool(np.abs(solved_step.p).max() < STILL * (1 + np.abs(here.w).max()))
     if state.decides:
@@ -429,8 +428,7 @@ def proposed(
     state: ExactState, there: Point, accepted: bool, solved_step: SolvedStep, promised: float
 ) -> ExactState:
     """The next trial w, or the end, at the best decisions within the limit where there are any."""
-    here, best = state.here, state.best
-    assert here is not None
+    here, best = existing(state.here), state.best
     within = state.keeps(here) and aim_of(state, here) <= state.game.fairness.tau
     outcome = outcome_of(state, within, solved_step, promised)
     running = outcome == "running"
@@ -520,8 +518,7 @@ def retreats(w: np.ndarray, deviation: float, constant: float | None) -> np.ndar
 
 def after_trials(state: ExactState, W: np.ndarray, reply: Reply) -> ExactState:
     """One round of trials: the best of them is asked for its gradients next, or the fit ends with the best so far."""
-    game, here, solved_step = state.game, state.here, state.step
-    assert here is not None
+    game, here, solved_step = state.game, existing(state.here), state.step
     assert solved_step is not None
     masses = {name: here.sums[name] for name in ("psi_theta", "psi_theta_L")}
     every = [

@@ -18,7 +18,7 @@ from agnosticfair.data.summary import (
     encoding_of,
     positive_label,
 )
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, existing
 from agnosticfair.learners.estimates import LABEL, Estimates, Head, heads, learned
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
@@ -295,8 +295,7 @@ def heads_of(plan: Plan) -> tuple[Head, ...]:
 
 
 def blank(plan: Plan, seed: int) -> Estimates:
-    rule, heads = plan.method.rule, heads_of(plan)
-    assert rule is not None
+    rule, heads = existing(plan.method.rule), heads_of(plan)
     if len(rule.probability) > len(heads):
         raise SettingsError(
             f"probability names {len(rule.probability)} columns, and there are {len(heads)} heads "

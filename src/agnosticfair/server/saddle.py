@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.errors import SettingsError, SolverError, existing
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method, Network
@@ -119,8 +119,7 @@ def init(plan: Plan, beginning: Beginning) -> SaddleState:
     """Before the first round: weights as drawn, inputs centred and scaled, unit where they are constant, no cut yet."""
     if beginning.start is not None:
         raise SettingsError("a network begins at weights drawn by its seed: leave out start")
-    assert beginning.answer is not None
-    moments, (w, pulled) = beginning.answer.sums, _initial(plan, beginning.seed)
+    moments, (w, pulled) = existing(beginning.answer).sums, _initial(plan, beginning.seed)
     x = moments["x"] / moments["mass"]
     deviation = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
     w = np.concatenate([x, np.where(deviation > 1e-6, deviation, 1.0), w[2 * len(x) :]])
@@ -335,8 +334,7 @@ def _ended(state: SaddleState) -> SaddleState:
     over = begun is not None and state.round - begun >= _settling_rounds(state)
     if not over and state.round < state.method.max_rounds:
         return state
-    best = state.here
-    assert best is not None
+    best = existing(state.here)
     recent = np.array([[entry["loss"], entry["worst"]] for entry in state.history[-5:]])
     still = bool((np.ptp(recent, axis=0) < 10 * state.method.tolerance).all())
     # a network that hardly moves is still, too
