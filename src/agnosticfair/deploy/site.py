@@ -27,8 +27,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.deploy.masking import BRING, masked_site, read_key_list, take_list
 from agnosticfair.deploy.secrets import read_key
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
-from agnosticfair.privacy.ledger import Ledger, ledger_of
-from agnosticfair.privacy.site import PrivateSite
+from agnosticfair.privacy.ledger import Ledger, PrivateSite, ledger_of
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
