@@ -27,7 +27,6 @@ from agnosticfair.mathematics.subgroups import SITE, SubgroupSet
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, empty, ranks
 from agnosticfair.model import Model
 
-
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8  # what came with these opsets: older runtimes read it, too
 Layers = Sequence[tuple[np.ndarray, np.ndarray]]
