@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from agnosticfair.deploy import node as nodes
+from agnosticfair.deploy.frames import MAX_HEAD, frame
 from agnosticfair.deploy.node import Joined, Node, Trail, answer, site_gauges
 from agnosticfair.deploy.runner import publish, run_gauges
 from agnosticfair.errors import SettingsError
@@ -39,6 +40,18 @@ def test_a_request_that_cannot_be_answered_is_a_sentence_with_the_site(
     told = answer(joined(tmp_path), {"step": step}, content)
     assert said in told["failure"]
     assert "content" not in told
+
+
+def test_a_long_refusal_still_fits_into_a_frame(tmp_path, monkeypatch):
+    """One of 100 kB did not: the connection ended, again and again, and the run waited for the site."""
+
+    def refuse(*_):
+        raise SettingsError("no \x1b[2J" + "a" * 100_000)
+
+    monkeypatch.setattr(nodes, "respond", refuse)
+    told = answer(joined(tmp_path), {"step": "sums"}, b"")
+    assert len(frame(told)) < MAX_HEAD
+    assert "\x1b" not in told["failure"]
 
 
 def test_a_site_says_what_it_runs_on_and_pins_its_rows_by_a_keyed_digest(tmp_path):

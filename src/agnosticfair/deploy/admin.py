@@ -182,7 +182,8 @@ def status(folder: Path) -> dict[str, Any]:
         died = "its process died; 'agnosticfair deploy run' goes on from state/checkpoint, if it left one"
         alarms.append(f"run {state['run']} failed: {state['ended'] or died}")
     if (days := (end - datetime.now(UTC)).days) < SOON:
-        alarms.append(f"the TLS certificate ends in {days} days: 'agnosticfair deploy renew'")
+        ends = f"ends in {days} days" if days >= 0 else "has expired"
+        alarms.append(f"the TLS certificate {ends}: 'agnosticfair deploy renew'")
     try:
         server_tls(settings.folder, registered(settings.folder).values())
     except SettingsError as error:

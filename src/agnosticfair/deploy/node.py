@@ -349,7 +349,7 @@ def answer(joined: Joined, request: Mapping[str, Any], content: bytes) -> dict[s
             record["content"] = respond(joined.config, str(request["step"]), content)
         record["rows"] = pin(joined.config, joined.log.with_suffix(".pin"))
     except Exception as error:
-        record["failure"] = reason(error)
+        record["failure"] = plain(reason(error))
         record["detail"] = getattr(error, "detail", "") or located(error)
     return record
 
