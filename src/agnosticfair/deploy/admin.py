@@ -18,7 +18,6 @@ from agnosticfair.deploy.folder import (
     Settings,
     check_hidden,
     check_site,
-    client_files,
     client_tables,
     client_text,
     read_settings,
@@ -59,7 +58,7 @@ def add_site(folder: Path, key: str, file: Path) -> None:
     pair, keeper = key_pair(key), ""
     if settings.run.get("secure"):
         keeper = _list(settings, lambda sites: {**sites, key: masking_key(pair[".pub"])})
-    files = client_files(settings, key, file, keeper)
+    files = {f"sites/{key}.toml": client_text(client_tables(settings, key, file, keeper))}
     for name, text in (files | {f"keys/{key}{end}": text for end, text in pair.items()}).items():
         write(settings.folder / name, text)
     _with_sites(settings, (*settings.sites, key))
@@ -75,7 +74,7 @@ def remove_site(folder: Path, key: str) -> None:
         check_hidden(len(left), {})
         _list(settings, lambda sites: {k: v for k, v in sites.items() if k != key})
     files = (f"keys/{key}{end}" for end in ("", ".pub", ".sessions"))
-    for name in (*files, f"sites/{key}.toml", f"start-{key}.sh"):
+    for name in (*files, f"sites/{key}.toml"):
         (settings.folder / name).unlink(missing_ok=True)
     _with_sites(settings, left)
 
