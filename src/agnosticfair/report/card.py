@@ -27,7 +27,7 @@ from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
-from agnosticfair.report.certificate import reached, without_ends
+from agnosticfair.report.certificate import reached
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
 from agnosticfair.runs.ruled import about, proxy
@@ -122,11 +122,11 @@ def _glance(
         method: dict[str, Any] = {"name": fitted.method.name, "difference": certificate.difference}
         method |= {"accuracy": scores["accuracy"], "shadow_price": fitted.price_of_limit}
         method["warnings"] = _warnings(fitted, scores)
-        method |= reached(certificate.to_json()) | {"rule": fitted.method.rule is not None}
-        if (
-            limit is not None and certificate.upper <= limit
-        ):  # of a model that these rows have chosen
-            method["subgroups"] = without_ends(method["subgroups"])
+        content = certificate.to_json()
+        if limit is not None:  # as ``stated_certificates`` has it
+            kept, sentence = certificate.upper == limit, certificate.notes[0]
+            content |= {"limit": limit, "kept": kept, "sentence": sentence}
+        method |= reached(content) | {"rule": fitted.method.rule is not None}
         if limit is None and fairness is not None:
             method["scope"] = words.scope_of({"basis": {"kind": fairness.basis.kind}})
         rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
