@@ -89,6 +89,7 @@ def explain_messages(
     print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")
     if len(rows) > sample:
         print(
-            f"A dry run over {sample:,} of the file's {len(rows):,} rows: of all rows some messages are longer, in more "
-            "rounds (--all-rows)."
+            f"A dry run over {sample:,} of the file's {len(rows):,} rows: of all rows (--all-rows) some messages are "
+            "longer, in more rounds."
         )
+    return None
