@@ -24,8 +24,7 @@ from agnosticfair.cli import main
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.deploy import runner
 from agnosticfair.deploy.folder import read_settings
-from agnosticfair.deploy.node import Node, answer, read_site
-from agnosticfair.deploy.trail import Trail
+from agnosticfair.deploy.node import Node, Trail, answer, read_site
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.model import load_model

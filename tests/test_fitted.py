@@ -25,7 +25,7 @@ def test_a_limit_that_is_exceeded_says_so_with_the_subgroup():
     bound = replace(made, method=method("fairfl", tau=0.1))
     assert (
         bound.exceeds
-        == "Decisions on the training rows differ by up to 0.300 (job = a_b), above tau 0.1."
+        == "Decisions on the training rows differ by up to 0.3000 (job = a_b), above tau 0.1."
     )
     assert replace(bound, trained_difference=0.1005).exceeds is None, "decisions are steps"
     assert replace(bound, trained_difference=np.nan).exceeds is None
@@ -47,7 +47,7 @@ def test_a_rule_says_in_people_by_how_much_whole_decisions_exceed_tau():
 
     assert replace(fitted, trained_difference=0.0505).exceeds is None
     assert said(people=1.4, smoothed_excess=1e-4).startswith(
-        "By the estimates decisions differ by up to 0.090 (job = a_b) where tau is 0.05: at most 1.4 expected people"
+        "By the estimates decisions differ by up to 0.0900 (job = a_b) where tau is 0.05: at most 1.4 expected people"
     )
     assert said(smoothed_excess=1e-4).endswith("near the threshold they keep tau to 0.001.")
     assert "more rounds may lower it" in said(smoothed_excess=0.01)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Annotated
 
 import click
@@ -87,7 +88,7 @@ def run(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) 
     words = tuple(sys.argv[1:] if arguments is None else arguments)
     COMMAND.set((program, *words))
     try:
-        sys.exit(app(arguments, prog_name=program, standalone_mode=False) or 0)
+        sys.exit(_command(app)(arguments, prog_name=program, standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
@@ -110,6 +111,10 @@ def run(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) 
     except (OSError, MemoryError) as error:
         print("error:", _machine(error), file=sys.stderr)
         sys.exit(2)
+
+
+_command = cache(typer.main.get_command)
+"""Of an app; to make it of the commands' signatures takes longer than many commands."""
 
 
 def _machine(error: OSError | MemoryError) -> str:

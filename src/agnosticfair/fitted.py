@@ -245,7 +245,7 @@ class Fit:
             return self._exceeds_of_rule(optimum, fairness.tau)
         where = f" ({self.trained_subgroups[0][0]})" if self.trained_subgroups else ""
         return (
-            f"Decisions on the training rows differ by up to {self.trained_difference:.3f}{where}, above tau "
+            f"Decisions on the training rows differ by up to {self.trained_difference:.4f}{where}, above tau "
             f"{fairness.tau:g}."
         )
 
@@ -254,13 +254,13 @@ class Fit:
         does."""
         where = f" ({self.trained_subgroups[0][0]})" if self.trained_subgroups else ""
         first = (
-            f"By the estimates decisions differ by up to {self.trained_difference:.3f}{where} where tau is {tau:g}: at "
+            f"By the estimates decisions differ by up to {self.trained_difference:.4f}{where} where tau is {tau:g}: at "
             f"most {max(optimum.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
             "subgroup."
         )
         excess = max(optimum.smoothed_excess, 0.0)
         if excess > TOLERANCE:
-            return f"{first} Before decisions are made whole the excess is {excess:.3f}: more rounds may lower it."
+            return f"{first} Before decisions are made whole the excess is {excess:.4f}: more rounds may lower it."
         return f"{first} Decisions are whole; drawn at random near the threshold they keep tau to {TOLERANCE:g}."
 
     @property

@@ -37,6 +37,9 @@ def test_batches_are_counted_and_remembered(call, watch):
     assert (code, content["rows"], content["grouped"]) == (0, 400, 400)
     assert "monitor" in Path("page.html").read_text()
     assert "agnosticfair_rows 400.0" in Path("metrics.prom").read_text()
+    write(Path("three.csv"), client_rows(10, 150))
+    _, out, _ = call(*watch, "--rows", "three.csv", "--state", "s.json")
+    assert "The last batch alone, 150 rows," in out
 
 
 def test_a_certificate_that_does_not_hold_is_not_watched(call, watch):

@@ -11,10 +11,8 @@ import pytest
 pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
 from agnosticfair.deploy import node as nodes
-from agnosticfair.deploy.node import Joined, Node, answer
-from agnosticfair.deploy.prometheus import run_gauges, site_gauges
-from agnosticfair.deploy.results import publish
-from agnosticfair.deploy.trail import Trail
+from agnosticfair.deploy.node import Joined, Node, Trail, answer, site_gauges
+from agnosticfair.deploy.runner import publish, run_gauges
 from agnosticfair.errors import SettingsError
 from agnosticfair.protocol.messages import Reply, pack
 

@@ -69,7 +69,7 @@ def test_it_begins_with_the_verdict_of_the_page():
     assert state == "kept"
     assert "0.05 was asked for" in text
     broken = of(0.2)
-    assert said(sex=broken)[1].startswith("Broken: risk difference 0.200 on the training rows")
+    assert said(sex=broken)[1].startswith("Broken: risk difference 0.2000 on the training rows")
     assert said(sex=sex, race=broken, job="too few")[0] == "broken", "the worst feature's"
     assert said(sex=of(0.01, 0.3))[0] == "unknown"
     assert said(sex=sex)[0] == "unknown", "nothing is certified on the rows of a fit"

@@ -259,12 +259,12 @@ def _numbers(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def interval_text(subgroup: SubgroupRecord) -> str:
-    """A subgroup's interval in three digits, or that there is none."""
+    """A subgroup's interval, or that there is none."""
     if not subgroup.estimable:
         return "not estimable: too few rows"
     if not isfinite(subgroup.high):
         return "none: measured only"
-    return f"{subgroup.low:.3f} to {upper(subgroup.high, 3)}"
+    return f"{lower(subgroup.low)} to {upper(subgroup.high)}"
 
 
 def _certified(certificate: Certificate) -> str:
@@ -389,33 +389,29 @@ def violations(limit: float, certificate: Certificate) -> tuple[str, ...]:
     if not certificate.worst_first:
         return ("no subgroup has rows enough for the precision asked for",)
     return tuple(
-        f"{subgroup.name} ({subgroup.rows:,} rows) shows {subgroup.difference:.3f}"
+        f"{subgroup.name} ({subgroup.rows:,} rows) shows {subgroup.difference:.4f}"
         + ("" if subgroup.difference > limit else ", with too few rows to know")
         for subgroup in certificate.worst_first
         if subgroup.high > limit and isfinite(subgroup.difference)
     )
 
 
-def upper(value: float, digits: int = 4) -> str:
-    """An upper bound in so many digits, never below it; 'none' where there is none.
+def upper(value: float) -> str:
+    """An upper bound as every front shows it, never below it; 'none' where there is none.
 
-    >>> upper(0.23001), upper(0.23), upper(0.23001, 2), upper(nan)
-    ('0.2301', '0.2300', '0.24', 'none')
+    >>> upper(0.23001), upper(0.23), upper(nan)
+    ('0.2301', '0.2300', 'none')
     """
-    if not isfinite(value):
-        return "none"
-    return f"{ceil(value * 10**digits - 1e-6) / 10**digits:.{digits}f}"
+    return f"{ceil(value * 1e4 - 1e-6) / 1e4:.4f}" if isfinite(value) else "none"
 
 
-def lower(value: float, digits: int = 4) -> str:
-    """A lower bound in so many digits, never above it; 'none' where there is none.
+def lower(value: float) -> str:
+    """A lower bound as every front shows it, never above it; 'none' where there is none.
 
     >>> lower(0.61009)
     '0.6100'
     """
-    if not isfinite(value):
-        return "none"
-    return f"{floor(value * 10**digits + 1e-6) / 10**digits:.{digits}f}"
+    return f"{floor(value * 1e4 + 1e-6) / 1e4:.4f}" if isfinite(value) else "none"
 
 
 def plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ from agnosticfair.auditing.subgroups import (
     subgroups_in,
 )
 from agnosticfair.data.encoding import shown
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.mathematics import confidence, metrics
 from agnosticfair.mathematics.ambiguity import Ambiguity, Worst, check, worst_linear
 from agnosticfair.mathematics.basis import Basis, check_seed, gaussian, subgroups
@@ -211,8 +211,8 @@ def notes_of(subgroups: Sequence[SubgroupRecord]) -> tuple[str, ...]:
     if few and isfinite(few[0].difference):
         worst = few[0]
         notes.append(
-            f"Not estimable for too few rows: {len(few):,} subgroups, with measured differences up to "
-            f"{worst.difference:.4f} ({worst.name}, {worst.rows:,} rows)."
+            f"Not estimable for too few rows: {len(few):,} subgroup{'s' * (len(few) > 1)}, with measured differences "
+            f"up to {worst.difference:.4f} ({worst.name}, {worst.rows:,} rows)."
         )
     left = sorted(
         {name for subgroup in subgroups[:1] if subgroup.estimable for name in subgroup.left_out}
@@ -242,14 +242,13 @@ def kernel_bound(
     psi: np.ndarray, request: AuditRequest, groups: tuple[str, ...], labelled: bool
 ) -> KernelBound:
     """The worst case on the rows.  psi: (G, 2, 2, M + 1) sums of (K, 1) over the cells."""
-    assert request.basis is not None
     total = psi.sum(axis=(0, 1, 2))
     bound = request.bound if isfinite(request.bound) else None
     A = check(Ambiguity(total[:-1], float(total[-1]), bound))
     worst, pair, reachable = _worst_gap(A, psi, request, groups)
     wrong = worst_linear(A, (psi[:, 0, 1] + psi[:, 1, 0]).sum(axis=0)[:-1])
     return KernelBound(
-        basis=request.basis,
+        basis=existing(request.basis),
         bound=request.bound,
         worst_difference=worst.value,
         worst_accuracy=1 - wrong.value / A.n if labelled else nan,

@@ -32,7 +32,7 @@ from agnosticfair.auditing.repeats import (
 )
 from agnosticfair.auditing.subgroups import CountedSubgroups, searched, thin_of
 from agnosticfair.data.encoding import shown
-from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, needing
+from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, existing, needing
 from agnosticfair.mathematics.basis import Basis, subgroups
 from agnosticfair.mathematics.subgroups import (
     Subgroup,
@@ -455,8 +455,7 @@ def _nested(counted: CountedSubgroups, thin: int) -> Iterator[str]:
 def _pairs_hold(counted: CountedSubgroups) -> bool:
     """Whether the rows of all pairs of values, (I, I), fit each other and the subgroups: every row has one value of
     every column."""
-    pairs, sizes = counted.pairs, sizes_of(counted.axes)
-    assert pairs is not None
+    pairs, sizes = existing(counted.pairs), sizes_of(counted.axes)
     single = pairs if pairs.ndim == 1 else np.diag(pairs)
     if (pairs != pairs.T).any() or (pairs < 0).any():
         return False

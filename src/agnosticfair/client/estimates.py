@@ -7,7 +7,7 @@ import numpy as np
 from agnosticfair.client.client import Client
 from agnosticfair.client.features import weighed
 from agnosticfair.data.axes import codes_of
-from agnosticfair.errors import FederationError
+from agnosticfair.errors import FederationError, existing
 from agnosticfair.learners import estimates
 from agnosticfair.learners.estimates import joint, targets
 from agnosticfair.mathematics.subgroups import (
@@ -35,19 +35,16 @@ def probabilities(client: Client, task: Task) -> np.ndarray:
 def strata(client: Client, task: Task) -> np.ndarray:
     """Out-of-fold P(Y = y, S = s | x) of ``heads.strata``, (C, n), rows as in the table."""
     P = client.cached(task, probabilities)
-    assert task.estimates is not None
-    return joint(task.estimates.heads, P)
+    return joint(existing(task.estimates).heads, P)
 
 
 def codes(client: Client, task: Task) -> np.ndarray:
     """Every row's value on every axis of the task's subgroups, (n, axes)."""
-    assert task.subgroups is not None
-    return codes_of(client.rows, task.subgroups.agreed[0], client.who, client.key)
+    return codes_of(client.rows, existing(task.subgroups).agreed[0], client.who, client.key)
 
 
 def crossed(client: Client, task: Task) -> Crossed:
-    assert task.subgroups is not None
-    return cross(client.cached(task, codes), sizes_of(task.subgroups.agreed[0]))
+    return cross(client.cached(task, codes), sizes_of(existing(task.subgroups).agreed[0]))
 
 
 def over_subgroups(client: Client, task: Task, V: np.ndarray) -> np.ndarray:
@@ -69,10 +66,9 @@ def over_subgroups(client: Client, task: Task, V: np.ndarray) -> np.ndarray:
 def masses(client: Client, broadcast: Broadcast[SubgroupMasses]) -> Reply:
     """Expected people of every stratum, by subgroup or by pair of values."""
     task = broadcast.task
-    assert task.subgroups is not None
     V = client.cached(task, strata).copy()
     weighed(V, base_bits(task.n), client.rows.weights, axis=1)
-    if not len(task.subgroups.values):
+    if not len(existing(task.subgroups).values):
         return Reply(broadcast.round, {"masses": gram(client.cached(task, crossed), V)})
     return Reply(broadcast.round, {"masses": over_subgroups(client, task, V)[:, :-1]})
 
@@ -80,10 +76,9 @@ def masses(client: Client, broadcast: Broadcast[SubgroupMasses]) -> Reply:
 def calibration(client: Client, broadcast: Broadcast[Calibration]) -> Reply:
     """Observed less expected, and its variance, of every head in every subgroup."""
     task, table = broadcast.task, client.rows
-    assert task.estimates is not None
     P, bits = client.cached(task, probabilities), base_bits(task.n)
     y = table.labels(task.positive)
-    t, counts = targets(task.estimates.heads, y, table.sensitive_features)
+    t, counts = targets(existing(task.estimates).heads, y, table.sensitive_features)
     V = weighed(np.concatenate([(t - P) * counts, P * (1 - P) * counts]), bits, None, axis=1)
     if table.weights is not None:
         weights = np.concatenate(

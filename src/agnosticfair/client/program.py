@@ -9,6 +9,7 @@ import numpy as np
 from agnosticfair.client.client import Client
 from agnosticfair.client.estimates import codes, crossed, probabilities, strata
 from agnosticfair.client.features import Distinct
+from agnosticfair.errors import existing
 from agnosticfair.learners.decisions import KERNEL_BITS, Kernels, kernel_weights
 from agnosticfair.mathematics.scores import (
     Dense,
@@ -71,8 +72,7 @@ def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> A
     if isinstance(b, Memberships):
         codes, subgroups = b.codes, b.subgroups
     sizes = b.at.sizes if isinstance(b, Memberships) else ()
-    assert client.device is not None
-    return rule_rows(codes, sizes, subgroups, rows, y, client.device)
+    return rule_rows(codes, sizes, subgroups, rows, y, existing(client.device))
 
 
 def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:

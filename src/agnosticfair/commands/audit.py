@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -188,7 +187,6 @@ def audit(
     records, holds = {}, True
     for name in names:
         audited = certified(judged, name, options)
-        holds = holds and (limit is None or audited.upper <= limit)
         rows = _decided(judged, name, of_rows)
         about = {"sensitive_feature": name, "request": request}
         files, records[name] = _files(judged, audited, about, file, secret)
@@ -198,8 +196,9 @@ def audit(
             [Run(folder, "audit", records[name], decided={ROWS_FILE: rows} if keep_rows else {})]
         )
         files["audit.html"] = report_page(content).encode()
-        answer = content["studies"][0]["glance"]["answer"]
-        text = "\n".join((of_decisions(rows, judged.name), str(audited), answer))
+        glance = content["studies"][0]["glance"]
+        holds = holds and (limit is None or glance["state"] == "kept")
+        text = "\n".join((of_decisions(rows, judged.name), str(audited), glance["answer"]))
         deliver(folder, files, report.grids(audited), text, "" if as_json else None)
     if as_json:
         print(
@@ -336,6 +335,7 @@ def plan_audit(
     The shares of groups and values come from the rows at hand; the two largest groups are compared.
     """
     from agnosticfair.data.axes import axes_of_table, codes_of
+    from agnosticfair.data.encoding import shown
     from agnosticfair.data.files import Roles, read_table
 
     names = tuple(sensitive_features)
@@ -346,14 +346,21 @@ def plan_audit(
     print(f"There are {len(table):,} rows now. More than two groups, and conjunctions, need more.")
     for name in names:
         group = table.sensitive_features[name].codes
-        lines = [("overall", _needed(group, group >= 0, *send, None))]
+        lines, alone = [("overall", _needed(group, group >= 0, *send, None))], []
         for a, axis in enumerate(axes):
-            every = [
-                _needed(group, codes[:, a] == v, *send, subgroups) for v in range(len(axis.values))
-            ]
-            lines.append((f"every value of {axis.name}", max(every, key=lambda n: n or inf)))
+            every = {
+                value: _needed(group, codes[:, a] == v, *send, subgroups)
+                for v, value in enumerate(axis.values)
+            }
+            alone += [f"{axis.name} = {value}" for value, rows in every.items() if rows is None]
+            most = max((rows for rows in every.values() if rows is not None), default=None)
+            lines.append((f"every value of {axis.name}", most))
         title = f"Rows for +-{precision:g} by {name}, at {confidence:.0%} confidence"
         show(grid(title, ("of", "rows in all"), lines))
+        if alone:
+            print(
+                f"Left out, as only one group has rows there and no number of rows compares it: {shown(alone)}."
+            )
 
 
 def _needed(

@@ -155,8 +155,8 @@ def run(
 ) -> None:
     """Open the door to the sites, train, and leave model, history and certificate.
 
-    Ctrl-C or 'deploy stop' ends it; the next run goes on from its checkpoint
-    (with --limit or --epsilon it begins anew).
+    Ctrl-C or 'deploy stop' ends it; the next run goes on from its checkpoint, state/checkpoint
+    (with --limit or --epsilon it begins anew; so does any run once that folder is removed).
     """
     from agnosticfair.commands.output import progress, round_words
     from agnosticfair.deploy.folder import read_config
@@ -178,10 +178,9 @@ def run(
         try:
             done = run_federation(folder, Notify(on_round, _trouble), timeout)
         except KeyboardInterrupt:
-            resumable = any(Path(str(config["checkpoint"])).glob("*"))
-            print(
-                f"The run is stopped; the next one {'goes on from its checkpoint' if resumable else 'begins anew'}."
-            )
+            at = str(config["checkpoint"])
+            on = f"goes on from its checkpoint ({at})" if any(Path(at).glob("*")) else "begins anew"
+            print(f"The run is stopped; the next one {on}.")
             raise typer.Exit(130) from None
     results = {"run": done.run, "folder": str(done.folder), **done.history}
     if as_json:
@@ -215,7 +214,7 @@ def relay(
 
 @deploy.command(epilog="Example: agnosticfair deploy stop bank")
 def stop(folder: Folder) -> None:
-    """Stop the run that goes on; the next one goes on from its checkpoint, if it has left one."""
+    """Stop the run that goes on; the next one goes on from state/checkpoint, if it has left one."""
     from agnosticfair.deploy.folder import read_settings
     from agnosticfair.deploy.runner import stop as end
 
@@ -236,16 +235,34 @@ def check(
     sites = check_federation(folder, Notify(on_trouble=_trouble), timeout)
     if as_json:
         return print(json.dumps(sites, indent=1))
+    header = ("site", "rows", "agnosticfair", "app", "python")
     lines = [
         (
             key,
             "masked" if about["rows"] is None else cell(about["rows"]),
-            *(dict(about.get("versions") or {}).get(k, "?") for k in ("agnosticfair", "python")),
+            *(dict(about.get("versions") or {}).get(k, "?") for k in header[2:]),
         )
         for key, about in sites.items()
     ]
-    show(grid("The sites", ("site", "rows", "agnosticfair", "python"), lines))
+    show(grid("The sites", header, lines))
     return print("All sites are connected, and their files fit together.")
+
+
+@deploy.command(epilog="Example: agnosticfair deploy upgrade bank")
+def upgrade(
+    place: Annotated[Path, Argument(help="A folder of 'deploy init', or the one file of a site.")],
+) -> None:
+    """Write the files of sites anew for the installed version, and print the app's hash.
+
+    What a site's people decided stays. 'deploy check' shows every site's version and hash.
+    """
+    from agnosticfair.deploy import admin
+    from agnosticfair.deploy.site import versions
+
+    for path, lost in admin.upgrade(place).items():
+        unknown = f" without what this version does not know: {', '.join(lost)}" if lost else ""
+        print(f"Written anew: {path}{unknown}")
+    print("This is agnosticfair {agnosticfair}, its app's hash {app}.".format(**versions()))
 
 
 @deploy.command(epilog="Example: agnosticfair deploy status bank")

@@ -227,6 +227,7 @@ def _time(when: str | None) -> float | None:
 def _show(watch: Monitor, verdict: Verdict) -> None:
     from agnosticfair.auditing.certificate import lower, upper
     from agnosticfair.monitoring.monitor import described
+    from agnosticfair.report.monitor import last_batch
 
     places = {"edge": "at the edge"}
     print(described(verdict))
@@ -234,6 +235,8 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
         f"Where the rows lie: {places.get(verdict.where, verdict.where)}, {verdict.distance:.4f} from the "
         f"nearest mix in the set. Watched at {100 * watch.confidence:g}% confidence, valid at all times."
     )
+    if len(watch.state.timeline) > 1:
+        print(last_batch(watch.state.timeline))
     header = ("subgroup", "rows", "difference", "at least", "at most", "limit", "verdict")
     worst = (verdict.overall, *verdict.subgroups[:10])
     lines = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,6 +45,10 @@ def verify(
         return
     if certificate is None:
         raise SettingsError("name a certificate.json to check, or --new-key and a file")
+    if key is not None and not re.fullmatch("[0-9A-Fa-f]{64}", key):
+        raise SettingsError(
+            f"--key {plain(key, 80)!r} is no public key: give the 64 hexadecimal digits that 'verify --new-key' printed"
+        )
     claims = proof.read(certificate)
     wrong = proof.verify(claims, key)
     if not wrong and model is not None:

@@ -23,7 +23,8 @@ from agnosticfair.privacy.fit import Budget, fit_private
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Coordinator, Missing, Policy, policy
-from agnosticfair.protocol.secure.keys import Roster, digest
+from agnosticfair.protocol.messages import digest
+from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.runs import provenance as record
 from agnosticfair.runs.provenance import as_json
 from agnosticfair.settings import from_config

@@ -19,9 +19,8 @@ from flwr.serverapp import Grid, ServerApp
 
 from agnosticfair.deploy.coordinator import results
 from agnosticfair.deploy.folder import read_config, read_settings
-from agnosticfair.deploy.node import answer, read_site
-from agnosticfair.deploy.results import publish
-from agnosticfair.deploy.trail import Trail
+from agnosticfair.deploy.node import Trail, answer, read_site
+from agnosticfair.deploy.runner import publish
 from agnosticfair.errors import plain
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.engines.seam import HELLO

@@ -17,10 +17,9 @@ from typing import Any
 
 from agnosticfair.deploy.door import Door
 from agnosticfair.deploy.folder import Settings, read_settings
-from agnosticfair.deploy.node import Joined, Node, located, read_joined, run_node
+from agnosticfair.deploy.node import Joined, Node, Trail, located, read_joined, run_node
 from agnosticfair.deploy.runner import Live, Notify, locked
 from agnosticfair.deploy.site import reason, versions
-from agnosticfair.deploy.trail import Trail
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.engines.relay import Relay
 from agnosticfair.protocol.engines.remote import RemoteEngine

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import signal
 import threading
 import time
@@ -18,14 +19,14 @@ from typing import Any
 from agnosticfair.deploy.coordinator import results
 from agnosticfair.deploy.door import Door
 from agnosticfair.deploy.folder import Settings, read_config, read_settings, write
-from agnosticfair.deploy.prometheus import run_gauges
-from agnosticfair.deploy.results import publish
-from agnosticfair.errors import AgnosticFairError, FederationError, plain
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, plain
 from agnosticfair.model import Model, load_model
+from agnosticfair.monitoring.prometheus import Gauges
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.runs.provenance import COMMAND, as_json
 from agnosticfair.server import checkpoints
 
+LATEST = "latest"
 LOCK = "state/run.lock"
 STATE = "state/run.json"
 CHECKED = "state/check"
@@ -181,3 +182,52 @@ def read_state(folder: Path) -> dict[str, Any]:
         return dict(json.loads((folder / STATE).read_text()))
     except (OSError, ValueError):
         return {}
+
+
+def run_gauges(state: Mapping[str, Any]) -> bytes:
+    """A run's round and its sites.  state: as ``Live`` has it."""
+    gauges = Gauges()
+    for key, words in state["sites"].items():
+        connected = words == "connected"
+        gauges.gauge("run_site_connected", "1 if the site is connected", {"site": key}, connected)
+    ended = state["ended"]
+    rounds = state["round"].get("round", 0)
+    gauges.gauge("run_round", "The last round of the last run", {}, rounds)
+    gauges.gauge("run_waiting", "Sites that the run waits for", {}, len(state["waiting"]))
+    gauges.gauge("run_failed", "1 if the last run failed", {}, ended not in ("", "well"))
+    gauges.gauge("run_seen", "When this was written", {}, state["seen"])
+    return gauges.text()
+
+
+def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
+    """Put the files of a run where they are looked for, in one step: ``out/RUN/`` is written beside and renamed, then
+    one link, ``out/latest``, is replaced, through which all other links go."""
+    draft, place = out / f".{run}.draft", out / run
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        for name, content in files.items():
+            with (draft / name).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        draft.replace(place)
+        for name in files:
+            _link(out / name, Path(LATEST) / name)
+        _link(out / LATEST, Path(run))
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise SettingsError(
+            f"the results of run {run} cannot be written to {str(out)!r}: {error.strerror}; make room or "
+            "let this user write there, and run again"
+        ) from None
+
+
+def _link(place: Path, to: Path) -> None:
+    """Let ``place`` be a link, whatever it was, at once."""
+    if place.is_symlink() and place.readlink() == to:
+        return
+    draft = place.with_name(f".{place.name}.{os.getpid()}.link")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(to)
+    draft.replace(place)

@@ -7,8 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, needing
 from agnosticfair.protocol.secure.keys import Identity
+
+with needing("secure", "sites have keys and TLS certificates"):
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 DAYS = 90
 """How long the server's TLS certificate of a test authority is good."""
@@ -21,9 +27,6 @@ def key_pair(site: str) -> dict[str, str]:
     """A site's private key (Ed25519), of its connection and its masks, and ending in .pub its public half: a TLS
     certificate by that very key, known by its bytes. It has no end, so that no clock matters; 'deploy rotate-key'
     ends it."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     key, name = Ed25519PrivateKey.generate(), _name(site)
     usage = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH])
     public = _signed(name, key.public_key(), name, key, FOR_EVER, usage)
@@ -31,9 +34,6 @@ def key_pair(site: str) -> dict[str, str]:
 
 
 def public_key(path: Path, site: str) -> str:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     try:
         public = x509.load_pem_x509_certificate(path.read_bytes())
         public.public_key().public_bytes_raw()  # type: ignore[union-attr]
@@ -45,13 +45,11 @@ def public_key(path: Path, site: str) -> str:
         raise SettingsError(
             f"{str(path)!r} of site {site!r} is no public key that 'deploy site' made: ask the site for its NAME.pub"
         ) from None
-    return public.public_bytes(Encoding.PEM).decode()
+    return public.public_bytes(form.Encoding.PEM).decode()
 
 
 def masking_key(public: str) -> str:
     """The public half, in PEM, as the list of masking keys has it."""
-    from cryptography import x509
-
     key: Any = x509.load_pem_x509_certificate(public.encode()).public_key()
     return str(key.public_bytes_raw().hex())
 
@@ -76,16 +74,12 @@ def read_key(path: Path, site: str) -> Identity:
 
 def identity(secret: str, site: str) -> Identity:
     """A private key, in PEM, as masks are made and lists are signed with."""
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    key: Any = load_pem_private_key(secret.encode(), None)
+    key: Any = form.load_pem_private_key(secret.encode(), None)
     return Identity(site, key.private_bytes_raw())
 
 
 def tls_files(host: str) -> dict[str, str]:
     """A TLS authority for a test, its key, and the server's TLS certificate by it."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     key, name = Ed25519PrivateKey.generate(), _name("agnosticfair test CA")
     authority = _signed(name, key.public_key(), name, key, _span(AUTHORITY_DAYS))
     files = {"tls/ca.crt": _pem(authority), "tls/ca.key": _private(key)}
@@ -94,12 +88,8 @@ def tls_files(host: str) -> dict[str, str]:
 
 def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
     """A new TLS certificate and key of the server, by an authority that is there, for the host and this machine."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     issuer = x509.load_pem_x509_certificate(authority.encode())
-    signer: Any = load_pem_private_key(authority_key.encode(), None)
+    signer: Any = form.load_pem_private_key(authority_key.encode(), None)
     key = Ed25519PrivateKey.generate()
     usage = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
     hosts = dict.fromkeys((_host(host), _host("localhost"), _host("127.0.0.1")))
@@ -109,8 +99,6 @@ def renewed(host: str, authority: str, authority_key: str) -> dict[str, str]:
 
 
 def tls_end(tls: str) -> datetime:
-    from cryptography import x509
-
     return x509.load_pem_x509_certificate(tls.encode()).not_valid_after_utc
 
 
@@ -118,10 +106,6 @@ def _signed(
     subject: Any, public: Any, issuer: Any, signer: Any, span: tuple[datetime, datetime], *more: Any
 ) -> Any:
     """A TLS certificate; one without further extensions is an authority's."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     is_ca = not more
     uses = {"digital_signature": not is_ca, "key_cert_sign": is_ca, "crl_sign": is_ca}
     others = "content_commitment key_encipherment data_encipherment key_agreement encipher_only decipher_only"
@@ -148,14 +132,10 @@ def _span(days: int) -> tuple[datetime, datetime]:
 
 
 def _name(text: str) -> Any:
-    from cryptography import x509
-
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])
 
 
 def _host(name: str) -> Any:
-    from cryptography import x509
-
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -163,13 +143,9 @@ def _host(name: str) -> Any:
 
 
 def _pem(tls: Any) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return str(tls.public_bytes(Encoding.PEM).decode())
+    return str(tls.public_bytes(form.Encoding.PEM).decode())
 
 
 def _private(key: Any) -> str:
-    from cryptography.hazmat.primitives import serialization as form
-
     pem, pkcs8 = form.Encoding.PEM, form.PrivateFormat.PKCS8
     return str(key.private_bytes(pem, pkcs8, form.NoEncryption()).decode())

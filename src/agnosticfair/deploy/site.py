@@ -35,10 +35,11 @@ from agnosticfair.protocol.messages import (
     Broadcast,
     Invitation,
     KeyList,
+    digest,
+    joined,
     pack,
     unpack,
 )
-from agnosticfair.protocol.secure.keys import digest
 from agnosticfair.protocol.secure.sessions import AGREE, KEYS
 from agnosticfair.settings import names_of
 from agnosticfair.site.guard import Quiet, guarded, refused
@@ -102,7 +103,8 @@ def site_of(config: Mapping[str, Any]) -> Site:
     """
     if unknown := sorted({*config} - NAMES):
         raise SettingsError(
-            f"a site's file has {unknown[0]!r}; it can have: {', '.join(sorted(NAMES))}"
+            f"a site's file has {unknown[0]!r}, and can have {', '.join(sorted(NAMES))}: correct it, or let "
+            "'agnosticfair deploy upgrade' leave out what this version does not know"
         )
     for name in ("site", "file", "target", "sensitive-features"):
         if not config.get(name):
@@ -172,9 +174,15 @@ def hello(config: Mapping[str, Any]) -> str:
     return json.dumps(greeting)
 
 
+@lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
+    """What this process runs on.  app: a digest of our own code."""
     packages = ("agnosticfair", "numpy", "scipy", "pyarrow")
-    return {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    found = {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    top, code = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(top.rglob("*.py")):
+        code.update(joined(path.relative_to(top).as_posix().encode(), path.read_bytes()))
+    return found | {"app": code.hexdigest()[:16]}
 
 
 def pin(config: Mapping[str, Any], place: Path) -> str:

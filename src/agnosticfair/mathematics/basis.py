@@ -185,19 +185,6 @@ def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighting:
     return lambda X: gaussian_kernel(np.asarray(X, float), b, sigma)
 
 
-def median_distance(centres: np.ndarray) -> float:
-    """The median distance of two centres (M, d); 1 where there is but one place.
-
-    >>> median_distance(np.array([[0.0], [3.0], [4.0]]))
-    3.0
-    """
-    squares = (centres * centres).sum(axis=1)
-    D = squares[:, None] + squares - 2 * centres @ centres.T
-    apart = D[np.triu_indices(len(centres), 1)]
-    apart = apart[apart > 1e-12]
-    return float(np.sqrt(np.median(apart))) if len(apart) else 1.0
-
-
 def gaussian_kernel(X: np.ndarray, centres: np.ndarray, sigma: float) -> np.ndarray:
     """K[i, m] = exp(-|b_m - x_i|^2 / (2 sigma^2)), for X (n, d) and centres (M, d).
 

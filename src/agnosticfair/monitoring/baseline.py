@@ -17,7 +17,7 @@ from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.subgroups import CountedSubgroups
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table, intersected
-from agnosticfair.errors import ModelError
+from agnosticfair.errors import ModelError, existing
 from agnosticfair.mathematics.binomial import change_evidence, clopper_pearson, rate_bounds
 from agnosticfair.mathematics.subgroups import Axis, Subgroup, sizes_of, starts_of, subgroup_name
 from agnosticfair.model import Model
@@ -113,8 +113,7 @@ def baseline_of(
 
 
 def _baseline(certificate: Certificate, model: Model | None, limit: float | None) -> Baseline:
-    assert certificate.sums is not None
-    counted = CountedSubgroups.from_json(certificate.sums)
+    counted = CountedSubgroups.from_json(existing(certificate.sums))
     # overall is watched, estimable or not, against the bound over all
     pairs = zip(counted.listed, certificate.subgroups, strict=True)
     there = [(one, record) for one, record in pairs if record.estimable or not one]

@@ -113,7 +113,7 @@ class Verdict:
             worst = next(p for p in self.all_subgroups if p.verdict == "broken")
             since = f" since row {self.since['broken']:,}" if "broken" in self.since else ""
             return (
-                f"The limit of {upper(worst.limit)} is broken{since}: at least {lower(worst.low, 3)} between groups of "
+                f"The limit of {upper(worst.limit)} is broken{since}: at least {lower(worst.low)} between groups of "
                 f"{worst.name!r} ({worst.rows:,} rows)."
             )
         if self.decisions == "kept":
@@ -199,13 +199,11 @@ def _between(
     k: np.ndarray, n: np.ndarray, level: float, keep: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper bound of the largest difference between two groups that are compared, (P,) each."""
-    low, high = np.zeros(len(k)), np.zeros(len(k))
-    for i, j in permutations(range(k.shape[1]), 2):
-        both = keep[:, i] & keep[:, j]
-        minimum = lowest_difference(k[:, [i, j]].T, n[:, [i, j]].T, level)
-        low = np.where(both, np.maximum(low, minimum), low)
-        high = np.where(both, np.maximum(high, -minimum), high)
-    return low, high
+    i, j = np.array([*permutations(range(k.shape[1]), 2)], int).reshape(-1, 2).T
+    both = (keep[:, i] & keep[:, j]).T
+    pairs = lowest_difference(np.stack([k.T[i], k.T[j]]), np.stack([n.T[i], n.T[j]]), level)
+    low, high = (np.where(both, ends, 0.0) for ends in (pairs, -pairs))
+    return low.max(axis=0, initial=0.0), high.max(axis=0, initial=0.0)
 
 
 def judge(baseline: Baseline, state: MonitorState, delta: float) -> Verdict:

@@ -19,7 +19,7 @@ from agnosticfair.data.rows import digest_of
 from agnosticfair.data.schema import Schema, applied
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.federation import Fit, in_process, model_of
 from agnosticfair.mathematics.basis import subgroups
 from agnosticfair.mathematics.metrics import PARITY
@@ -161,8 +161,7 @@ def private_method(method: Method) -> Method:
 
 def _private_rule(method: Method) -> Rule:
     """The rule as it is under noise: its heads are logistic regressions of all rows, without folds."""
-    rule, fairness = method.rule, server.fairness_of(method)
-    assert rule is not None
+    rule, fairness = existing(method.rule), server.fairness_of(method)
     if rule.learner == "trees":
         raise SettingsError(
             "trees are not grown under noise: a level has thousands of sums, and noise that hides a row in all of them "

@@ -25,6 +25,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ import numpy as np
 from agnosticfair.data.rows import contents, marked
 from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
-from agnosticfair.errors import FederationError, SettingsError, needing
+from agnosticfair.errors import FederationError, SettingsError, existing, needing
 from agnosticfair.protocol.messages import Reply, pack, unpack
 
 FORMAT = "agnosticfair-ledger-3"
@@ -179,8 +180,7 @@ class Ledger:
         return content if known else None
 
     def _folder(self) -> Path:
-        assert self.path is not None
-        return self.path.with_suffix(".answers")
+        return existing(self.path).with_suffix(".answers")
 
     def _store(self, request: str, content: bytes) -> bytes:
         """Write an answer down; the one that another process wrote meanwhile is the answer instead."""
@@ -250,15 +250,20 @@ def check_budget(epsilon: float, delta: float) -> None:
 
 def spent(multipliers: Sequence[float], delta: float) -> float:
     """Epsilon of steps with these noise multipliers, one after the other."""
-    if not multipliers:
-        return 0.0
-    events, rdp = _library()
+    return _spent(tuple(multipliers), delta) if multipliers else 0.0
+
+
+@lru_cache(maxsize=1024)
+def _spent(multipliers: tuple[float, ...], delta: float) -> float:
+    with needing("dp", "differential privacy needs more packages"):
+        from dp_accounting import GaussianDpEvent, rdp
     accountant = rdp.RdpAccountant()
     for z in multipliers:
-        accountant.compose(events.GaussianDpEvent(z))
+        accountant.compose(GaussianDpEvent(z))
     return float(accountant.get_epsilon(delta))
 
 
+@lru_cache(maxsize=64)
 def multiplier(epsilon: float, delta: float) -> float:
     """The least noise multiplier of one Gaussian that costs at most epsilon.
 
@@ -269,15 +274,8 @@ def multiplier(epsilon: float, delta: float) -> float:
     low, high = 1e-3, 1e6
     for _ in range(80):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if spent([middle], delta) > epsilon else (low, middle)
+        low, high = (middle, high) if _spent((middle,), delta) > epsilon else (low, middle)
     return high
-
-
-def _library() -> tuple:
-    with needing("dp", "differential privacy needs more packages"):
-        import dp_accounting
-        from dp_accounting import rdp
-    return dp_accounting, rdp
 
 
 VARIABLE = "AGNOSTICFAIR_STATE"

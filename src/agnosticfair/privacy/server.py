@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.linear import WEIGHT_BITS
@@ -356,8 +356,7 @@ def ruled(
     noted: Callable[..., None],
 ) -> Plan:
     """The plan whose task has estimates and a rule.  rounds: of the program.  noted: is called after each round."""
-    rule, heads = plan.method.rule, heads_of(plan)
-    assert rule is not None
+    rule, heads = existing(plan.method.rule), heads_of(plan)
     w, error_costs = np.zeros((len(heads), len(problem.S))), rule.error_costs(plan.base_rate)
     for k in range(1, how_often(rounds)["private_heads"] + 1):
         sums = totals.total(PrivateHeads, k, plan.task, heads=heads, w=w)
@@ -389,8 +388,7 @@ def binned(plan: Plan, bins: Mapping[str, Sequence[float]]) -> Plan:
 
 def _begun(totals: PrivateCoordinator, plan: Plan, problem: Problem) -> Dual:
     """Before the program's first round: expected people are those of a rule that decides positively for all."""
-    rule, compared, task = plan.method.rule, plan.compared, plan.task
-    assert rule is not None
+    rule, compared, task = existing(plan.method.rule), plan.compared, plan.task
     error_costs = rule.error_costs(plan.base_rate)
     overall = {"error_costs": error_costs, "eps": 0.0, "shift": -2.0 * sum(error_costs)}
     none = {

@@ -6,10 +6,11 @@ running anything, and every reply is checked against what was asked before it is
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, Generic, TypeVar
 
@@ -70,6 +71,17 @@ class Reply:
         return sum(np.asarray(v).nbytes for v in self.sums.values())
 
 
+def joined(*pieces: bytes) -> bytes:
+    """Pieces with their lengths, so that no two lists of pieces give the same bytes."""
+    return b"".join(len(piece).to_bytes(8, "little") + piece for piece in pieces)
+
+
+def digest(roster: Mapping[str, str]) -> bytes:
+    """What the sites of a session agree on: who takes part, and with which long-term key."""
+    content = [text.encode() for site in sorted(roster) for text in (site, roster[site])]
+    return hashlib.sha256(joined(*content)).digest()
+
+
 @dataclass(frozen=True)
 class Offer:
     """A site's masking key (X25519) for one session, signed with its long-term key; all in hexadecimal.  rows: where
@@ -90,6 +102,11 @@ class Invitation:
     session: str
     sites: Mapping[str, str]
     coordinator: str = ""
+
+    @cached_property
+    def roster(self) -> bytes:
+        """A digest of who takes part."""
+        return digest(self.sites)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from agnosticfair.data.encoding import Encoding
 from agnosticfair.data.records import taken_apart
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.summary import SummaryStatistics, counts_shapes
+from agnosticfair.errors import existing
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.mathematics import sums
@@ -244,8 +245,7 @@ class SubgroupCounts:
     """How many rows each of the task's subgroups has; each pair of values where it has no subgroup yet."""
 
     def shapes(self, task: Task) -> Shapes:
-        assert task.subgroups is not None
-        axes, subgroups = task.subgroups.agreed
+        axes, subgroups = existing(task.subgroups).agreed
         size = sum(len(axis.values) for axis in axes)
         return {"counts": (len(subgroups),) if subgroups else (size, size)}
 
@@ -349,8 +349,7 @@ class SubgroupDecisions:
     w: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        assert task.subgroups is not None
-        return {"counts": (len(task.subgroups.values), 4 * len(task.groups))}
+        return {"counts": (len(existing(task.subgroups).values), 4 * len(task.groups))}
 
 
 @request("decisions", psi="decisions per group and label around each centre")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agnosticfair.data.axes import Binning
+from agnosticfair.errors import existing
 from agnosticfair.learners.estimates import Head, strata
 from agnosticfair.mathematics.scores import Points
 from agnosticfair.protocol.requests import Shapes, Task, request
@@ -78,9 +79,8 @@ class Calibration:
     """Observed less expected, and its variance, of every head in each of the task's subgroups and, last, overall."""
 
     def shapes(self, task: Task) -> Shapes:
-        assert task.estimates is not None
         M = 0 if task.subgroups is None else len(task.subgroups.values)
-        return dict.fromkeys(("surplus", "variance"), (len(task.estimates.heads), M + 1))
+        return dict.fromkeys(("surplus", "variance"), (len(existing(task.estimates).heads), M + 1))
 
 
 @request(

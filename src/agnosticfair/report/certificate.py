@@ -76,14 +76,15 @@ def _able(certificate: Certificate) -> Grid:
             p.name,
             f"{p.rows:,}",
             f"{p.difference:.4f}",
-            _rate(p.low),
+            lower(p.low),
             upper(p.high),
             _rate(p.ratio),
             lower(p.ratio_low),
         )
         for p in certificate.listed(MAX_SUBGROUPS)
     ]
-    note = f"{len(able):,} subgroups, the {min(len(able), MAX_SUBGROUPS)} of the highest bound; all hold at once."
+    shown = f"{len(able):,} subgroups, the {min(len(able), MAX_SUBGROUPS)} of the highest bound"
+    note = f"{shown if len(able) > 1 else 'One subgroup alone has rows enough'}; all ends hold at once."
     title = f"Certified with {certificate.confidence:.0%} confidence"
     if not isfinite(certificate.upper):
         title, note = (
@@ -171,7 +172,7 @@ def _draw_upper(axes: Axes, bound: float) -> None:
     """The line that no estimable subgroup is above."""
     axes.axvline(bound, color=RED, lw=1.4, ls="--")
     axes.annotate(
-        f"certified at most {upper(bound, 3)}",
+        f"certified at most {upper(bound)}",
         (bound, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(-4 if bound > 0.6 else 4, 3),
@@ -211,7 +212,7 @@ def reached(certificate: Mapping[str, Any], tau: float | None = None) -> Json:
 
 def subgroups_of(certificate: Certificate) -> Json:
     """The worst subgroups that are certified (or only measured, on the rows of a fit), those with too few rows, and how
-    many there are of each."""
+    many there are of each; and the one that surely differs most, whatever its rows."""
     keys = ("name", "rows", "difference", "low", "high", "ratio", "ratio_low", "pair")
 
     def entries_of(some: Sequence[SubgroupRecord]) -> list[Json]:
@@ -222,6 +223,7 @@ def subgroups_of(certificate: Certificate) -> Json:
     certified = certificate.held_out and bool(able)
     rows = "too few rows" if certificate.held_out else "the rows of the fit"
     ratio = certificate.worst_ratio
+    surest = max(certificate.subgroups, key=lambda p: p.low if isfinite(p.low) else -1.0)
     return plain(
         {
             "certified": certified,
@@ -233,6 +235,7 @@ def subgroups_of(certificate: Certificate) -> Json:
             "confidence": certificate.confidence,
             "precision": certificate.precision,
             "overall": entries_of(certificate.subgroups[:1])[0],
+            "surest": entries_of([surest])[0] if certified and isfinite(surest.low) else None,
             "ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
         }
     )
@@ -259,7 +262,8 @@ def without_ends(subgroups: Json) -> Json:
     """``subgroups_of`` as measured: without the ends of intervals."""
     ends = {"low": None, "high": None, "ratio_low": None}
     measured = [subgroup | ends for subgroup in subgroups["estimable"]]
-    return subgroups | {"estimable": measured, "overall": subgroups["overall"] | ends}
+    overall = subgroups["overall"] | ends
+    return subgroups | {"estimable": measured, "overall": overall, "surest": None}
 
 
 def certified(certificate: Mapping[str, Any]) -> Json:

@@ -26,7 +26,7 @@ def page_data(monitor: Monitor, verdict: Verdict) -> dict[str, Any]:
     state, content = monitor.state, verdict.to_json()
     time_of_state = datetime.fromtimestamp(state.last, UTC).strftime("%Y-%m-%d %H:%M UTC")
     strange = [f"Values of {k} never seen: {shown(v)}." for k, v in verdict.strange.items()]
-    texts = [content["because"], _last_batch(state.timeline), _mixture(verdict), *strange]
+    texts = [content["because"], last_batch(state.timeline), _mixture(verdict), *strange]
     return {
         **content,
         "version": agnosticfair.__version__,
@@ -50,7 +50,7 @@ def _tiles(content: Mapping[str, Any], verdict: Verdict) -> list[tuple[str, str,
     states = ", ".join(f"{count[k]} {k}" for k in ("kept", "broken", "not yet known"))
     decisions = f"each against its own limit, at most {limit}, in {where}: {states}"
     mix = "the mix has changed" if content["changed"] else "no change of the mix is shown"
-    place = f"{verdict.distance:.3f} from the nearest mix in the certified set; {mix}"
+    place = f"{verdict.distance:.4f} from the nearest mix in the certified set; {mix}"
     known = f"groups known of {content['grouped']:,}; {content['undecided']:,} with a value the model does not know"
     return [
         ("Decisions", MARKS[verdict.decisions], decisions, _kind(verdict.decisions == "broken")),
@@ -67,7 +67,9 @@ def _groups(rates: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     names = (
         f"{r['group']}, of the {r['label']} label" if r["label"] else r["group"] for r in rates
     )
-    strata = ((f"{r['rows']:,}", *(_fixed(r[k]) for k in ("rate", "low", "high"))) for r in rates)
+    strata = (
+        (f"{r['rows']:,}", _fixed(r["rate"]), lower(r["low"]), upper(r["high"])) for r in rates
+    )
     head = ("group", "rows", "rate", "at least", "at most")
     return [head, *((name, *line) for name, line in zip(names, strata, strict=True))]
 
@@ -83,8 +85,8 @@ def _subgroups(subgroups: list[dict[str, Any]]) -> list[tuple[str, ...]]:
                 f"{p['rows']:,}",
                 ", ".join(f"{r['group']} {_percent(r['rate'])}" for r in p["rates"]),
                 _fixed(p["difference"]),
-                lower(p["low"], 3),
-                upper(p["high"], 3),
+                lower(p["low"]),
+                upper(p["high"]),
                 *(_percent(p[k]) for k in ("share_before", "share")),
                 upper(p["limit"]),
                 MARKS[p["verdict"]],
@@ -95,7 +97,7 @@ def _subgroups(subgroups: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _fixed(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "–" if value is None else f"{value:.4f}"
 
 
 def _percent(value: float | None) -> str:
@@ -110,7 +112,8 @@ def _mixture(verdict: Verdict) -> str:
     return f"The nearest mixture in the set weighs most: {heavy}."
 
 
-def _last_batch(timeline: tuple[Mapping[str, Any], ...]) -> str:
+def last_batch(timeline: tuple[Mapping[str, Any], ...]) -> str:
+    """What the last batch shows by itself."""
     last = timeline[-1].get("batch") if timeline else None
     if not last:
         return ""
@@ -118,8 +121,8 @@ def _last_batch(timeline: tuple[Mapping[str, Any], ...]) -> str:
     place = f"{last['rows']:,} rows, is {where} the set"
     if last["difference"] is None:
         return f"The last batch alone, {place}; its groups are not known."
-    ends = f"{last['low']:.3f} to {last['high']:.3f}"
-    return f"The last batch alone, {place}, with a difference of {last['difference']:.3f} ({ends}, for one look at it)."
+    ends = f"{lower(last['low'])} to {upper(last['high'])}"
+    return f"The last batch alone, {place}, with a difference of {last['difference']:.4f} ({ends}, for one look at it)."
 
 
 def _mix(monitor: Monitor) -> list[dict[str, Any]]:

@@ -89,36 +89,38 @@ def verdict(study: Json) -> tuple[str, str]:
     worst = max(able, key=lambda subgroup: subgroup["difference"], default=None)
     highest = measured if worst is None else max(measured, worst["difference"])
     if limit is None:
-        where = "" if bound is None else f"; certified at most {upper(bound, 3)}"
-        at_worst = f" overall, {highest:.3f} at worst" if able else ""
-        return "", f"No limit was asked for: {what} {measured:.3f}{at_worst} on the {rows}{where}."
+        where = "" if bound is None else f"; certified at most {upper(bound)}"
+        at_worst = f" overall, {highest:.4f} at worst" if able else ""
+        return "", f"No limit was asked for: {what} {measured:.4f}{at_worst} on the {rows}{where}."
     if bound is None and study["rows_are"] == TRAINING and method.get("estimated") and subgroups:
         return _in_training(method, limit, what)
-    if (
-        highest > limit
-        and bound is not None
-        and (outcome := _beyond(study, subgroups, limit, what))
-    ):
+    surest = (subgroups.get("surest") or {}).get("low")
+    over = highest > limit or (surest is not None and surest > limit)
+    if over and bound is not None and (outcome := _beyond(study, subgroups, limit, what)):
         return outcome
     if measured > limit:
-        text = f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for."
+        text = f"Broken: {what} {measured:.4f} on the {rows}, and {limit:g} was asked for."
         return "broken", text
     if worst is not None and worst["difference"] > limit:
         return _over(method, worst, limit, what)
     if bound is not None and bound <= limit:
-        return (
-            "kept",
-            f"Kept: {what} certified at most {upper(bound, 3)}, and {limit:g} was asked for.",
-        )
+        text = f"Kept: {what} certified at most {upper(bound)}, and {limit:g} was asked for."
+        over_limit = [one for one in subgroups.get("few") or () if one["difference"] > limit]
+        if over_limit:  # the largest is the first
+            text += (
+                f" Not claimed where rows are too few to know ({subgroups['counts'][1]:,} subgroups): {what} up to "
+                f"{over_limit[0]['difference']:.4f} {_where(over_limit[0])} ({over_limit[0]['rows']:,} rows)."
+            )
+        return "kept", text
     if bound is None:
         few = "no subgroup has rows enough" if subgroups and not able else "nothing is certified"
         return "unknown", (
-            f"Not known yet whether it keeps {limit:g}: {what} {highest:.3f} on the {rows}, but {few}. 'agnosticfair "
+            f"Not known yet whether it keeps {limit:g}: {what} {highest:.4f} on the {rows}, but {few}. 'agnosticfair "
             "plan-audit' says how many rows held out would do."
         )
     return "unknown", (
-        f"Not enough rows: {what} {highest:.3f} at worst keeps {limit:g}, but is certified only up to "
-        f"{upper(bound, 3)}.{_rows_that_would_do(study, able, limit)}"
+        f"Not enough rows: {what} {highest:.4f} at worst keeps {limit:g}, but is certified only up to "
+        f"{upper(bound)}.{_rows_that_would_do(study, able, limit)}"
     )
 
 
@@ -129,17 +131,17 @@ def _beyond(study: Json, subgroups: Json, limit: float, what: str) -> tuple[str,
     there = [one for one in some if one.get("low") is not None]
     if not there:
         return None
-    surest = max(there, key=lambda one: one["low"])
+    surest = max([*there, subgroups.get("surest") or there[0]], key=lambda one: one["low"])
     if surest["low"] > limit:
         return "broken", (
-            f"Broken: {what} {surest['difference']:.3f} {_where(surest)}, in the population at least "
-            f"{lower(surest['low'], 3)}, and {limit:g} was asked for."
+            f"Broken: {what} {surest['difference']:.4f} {_where(surest)}, in the population at least "
+            f"{lower(surest['low'])}, and {limit:g} was asked for."
         )
     worst = max(there, key=lambda one: one["difference"])
     rows = _rows_that_would_do(study, [worst], limit)
     return "unknown", (
-        f"Not known: {what} {worst['difference']:.3f} {_where(worst)} is over {limit:g}, which was asked for, and may "
-        f"be chance: in the population it lies between {lower(worst['low'], 3)} and {upper(worst['high'], 3)}.{rows}"
+        f"Not known: {what} {worst['difference']:.4f} {_where(worst)} is over {limit:g}, which was asked for, and may "
+        f"be chance: in the population it lies between {lower(worst['low'])} and {upper(worst['high'])}.{rows}"
     )
 
 
@@ -150,14 +152,14 @@ def _in_training(method: Json, limit: float, what: str) -> tuple[str, str]:
     worst, over, able = estimated["difference"], subgroups["over"], subgroups["counts"][0]
     if not estimated["kept"]:
         return "broken", (
-            f"Broken in training: by the rule's estimates the {what} is up to {worst:.3f}, and {limit:g} was asked "
+            f"Broken in training: by the rule's estimates the {what} is up to {worst:.4f}, and {limit:g} was asked "
             "for: more rounds (--max-rounds) may lower it."
         )
     asked = (
         f"by the rule's estimates the {what} is at most {limit:g} {method.get('scope') or EVERY}"
     )
     if worst > limit + 1e-3:
-        asked += f" ({worst:.3f} with decisions rounded to yes or no)"
+        asked += f" ({worst:.4f} with decisions rounded to yes or no)"
     are = "is" if over < 2 else "are"
     counted = f"counted, {over or 'none'} of {able:,} subgroups {are} over it by more than chance"
     rows = [f"{_rounded(number):,}" for number in subgroups["needed"]]
@@ -182,7 +184,7 @@ def _where(subgroup: Json) -> str:
 
 def _over(method: Json, worst: Json, limit: float, what: str) -> tuple[str, str]:
     """The verdict where a subgroup's measured difference is over the limit."""
-    where = f"{worst['difference']:.3f} {_where(worst)}"
+    where = f"{worst['difference']:.4f} {_where(worst)}"
     scope = method.get("scope") or EVERY
     if scope == EVERY:
         return "broken", f"Broken: {what} {where}, and {limit:g} was asked for."
@@ -237,8 +239,8 @@ def _overall(study: Json, method: Json) -> tuple[str, str, str]:
     rows = f"{study['rows']:,} {study['rows_are']}" if "rows" in study else study["rows_are"]
     about = f"{study['metric']['quantity']}, measured on {rows}"
     if (overall := _of_overall(method)) is not None and overall.get("high") is not None:
-        about += f"; certified at most {upper(overall['high'], 3)}"
-    return "Overall", f"{method['difference']:.3f}", about
+        about += f"; certified at most {upper(overall['high'])}"
+    return "Overall", f"{method['difference']:.4f}", about
 
 
 def _of_overall(method: Json) -> Json | None:
@@ -253,16 +255,16 @@ def _worst(study: Json, method: Json) -> tuple[str, str, str] | None:
     if not able and not few:
         if not corner:
             return None
-        return "Worst subgroup", f"{corner['difference']:.3f}", _corner_words(study, corner)
+        return "Worst subgroup", f"{corner['difference']:.4f}", _corner_words(study, corner)
     subgroup = max(able or few, key=lambda subgroup: subgroup["difference"])
     about = f"{subgroup['name']} ({subgroup['rows']:,} rows)"
     if not able:
         about += ": too few to be certain"
     elif subgroup.get("high") is not None:
-        about += f"; at most {upper(subgroup['high'], 3)}"
+        about += f"; at most {upper(subgroup['high'])}"
     else:
         about += f", counted on the {study['rows_are']}, chance included"
-    return "Worst subgroup", f"{subgroup['difference']:.3f}", about
+    return "Worst subgroup", f"{subgroup['difference']:.4f}", about
 
 
 def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
@@ -278,14 +280,14 @@ def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
         ratio = min(rates.values()) / max(rates.values())
     if ratio is None:
         return None
-    about = f"{words} overall {ratio:.3f}"
+    about = f"{words} overall {ratio:.4f}"
     about += f" on the {study['rows_are']}"
-    about += "" if low is None else f", in the population at least {lower(low, 3)}"
+    about += "" if low is None else f", in the population at least {lower(low)}"
     worst = (method.get("subgroups") or {}).get("ratio")
     if low is not None and worst and worst["measured"] < ratio:
-        about += f"; {worst['measured']:.3f} where {worst['name']}"
+        about += f"; {worst['measured']:.4f} where {worst['name']}"
     if not selected:
-        return "Ratio", f"{ratio:.3f}", about
+        return "Ratio", f"{ratio:.4f}", about
     met = "not met" if ratio < FOUR_FIFTHS else "met" if (low or 0) >= FOUR_FIFTHS else "unsure"
     return "Four-fifths rule", met, about
 
@@ -294,10 +296,10 @@ def _price(study: Json, method: Json) -> tuple[str, str, str] | None:
     right, majority = method.get("accuracy"), (study.get("facts") or {}).get("majority_rate")
     if right is None:
         return None
-    about = "" if majority is None else f"; a constant decision: {majority:.3f}"
+    about = "" if majority is None else f"; a constant decision: {majority:.4f}"
     return (
         "Accuracy",
-        f"{right:.3f}",
+        f"{right:.4f}",
         method.get("shadow_price") or f"share of right decisions{about}",
     )
 
@@ -312,12 +314,12 @@ def direction(study: Json) -> str:
     if len(rates) > 1:
         highest, lowest = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
         sentences.append(
-            f"Favoured: {highest} ({rates[highest]:.3f} decided positively) over {lowest} ({rates[lowest]:.3f})."
+            f"Favoured: {highest} ({rates[highest]:.4f} decided positively) over {lowest} ({rates[lowest]:.4f})."
         )
     if facts.get("base_rate") is not None:
-        sentences.append(f"Labelled positive: {facts['base_rate']:.3f} of the {study['rows_are']}.")
+        sentences.append(f"Labelled positive: {facts['base_rate']:.4f} of the {study['rows_are']}.")
     if facts.get("label_difference") is not None:
-        sentences.append(f"The labels' own difference: {facts['label_difference']:.3f}.")
+        sentences.append(f"The labels' own difference: {facts['label_difference']:.4f}.")
     return " ".join(sentences)
 
 
@@ -349,11 +351,11 @@ def _compared(study: Json) -> str:
     if len(study["methods"]) < 2 or not there:
         return ""
     best = max(there, key=lambda m: m["accuracy"])
-    text = f"Of {len(study['methods'])} methods {best['name']} is the most accurate: {best['accuracy']:.3f}"
+    text = f"Of {len(study['methods'])} methods {best['name']} is the most accurate: {best['accuracy']:.4f}"
     if best.get("difference") is not None:
-        text += f", {study['metric']['quantity']} {best['difference']:.3f}"
+        text += f", {study['metric']['quantity']} {best['difference']:.4f}"
     bound = best.get("certified")
-    return f"{text}{'' if bound is None else f', certified within {upper(bound, 3)}'}."
+    return f"{text}{'' if bound is None else f', certified within {upper(bound)}'}."
 
 
 def _corner(study: Json, method: Json) -> str:
@@ -362,14 +364,16 @@ def _corner(study: Json, method: Json) -> str:
         return ""
     text = (
         f"A subgroup can differ from the whole: {_corner_words(study, corner)}, {method['name']} has a "
-        f"{study['metric']['quantity']} of {corner['difference']:.3f}, the most of {corner['tried']} subgroups with at "
+        f"{study['metric']['quantity']} of {corner['difference']:.4f}, the most of {corner['tried']} subgroups with at "
         f"least {study['explorer']['min_rows']} rows."
     )
     bound = method.get("certified")
     if bound is None or corner["difference"] <= bound:
         return text
     why = "this subgroup has too few rows to be among the estimable ones, or is cut otherwise"
-    return f"{text} That is above the certified {upper(bound, 3)}: {why}. It is measured, not certified."
+    return (
+        f"{text} That is above the certified {upper(bound)}: {why}. It is measured, not certified."
+    )
 
 
 def _corner_words(study: Json, corner: Json) -> str:
@@ -391,7 +395,7 @@ def of_decisions(rows: Decided, method: str) -> str:
     rates = scoring.positive_rates(y_hat, rows.s.codes, y, len(names))
     right, base = scoring.accuracy(y, y_hat), scoring.positive_rate(y)
     majority, positive = scoring.majority_rate(y), scoring.positive_rate(y_hat)
-    shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, rates.tolist(), strict=True))
+    shown = ", ".join(f"{name} {p:.4f}" for name, p in zip(names, rates.tolist(), strict=True))
     return (
         f"Right on {right:.4f} of the rows, a constant decision on {majority:.4f}; positive labels "
         f"{base:.4f}, positive decisions {positive:.4f}; true-positive rates: {shown}."
@@ -413,7 +417,7 @@ def poor(accuracy: float, majority: float, positive: float, remedy: str = CHECKS
     sentences = []
     if accuracy < majority - 5e-4:
         sentences.append(
-            f"The model is right less often ({accuracy:.3f}) than a constant decision ({majority:.3f}): {remedy}."
+            f"The model is right less often ({accuracy:.4f}) than a constant decision ({majority:.4f}): {remedy}."
         )
     if scoring.nearly_constant(accuracy, majority, positive):
         answer = "positively" if positive > 0.5 else "negatively"

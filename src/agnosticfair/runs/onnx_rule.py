@@ -12,7 +12,7 @@ import numpy as np
 
 from agnosticfair.data.axes import Binning
 from agnosticfair.data.encoding import Encoding
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners.estimates import LEARNERS, Head, learned
 from agnosticfair.learners.trees import binning_of, forests_of
 from agnosticfair.mathematics.linear import on_grid
@@ -71,8 +71,7 @@ def scored(graph: Any, model: Model) -> tuple[str, str]:
 
 
 def probabilities(graph: Any, model: Model) -> list[str]:
-    estimates = model.estimates
-    assert estimates is not None
+    estimates = existing(model.estimates)
     learner, outputs = learned(estimates), list[str]()
     if learner and estimates.kind == "trees":
         outputs = of_trees(graph, model)

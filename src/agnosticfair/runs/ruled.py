@@ -11,6 +11,7 @@ import numpy as np
 
 from agnosticfair.data.encoding import shown
 from agnosticfair.data.table import Table, concatenate
+from agnosticfair.errors import existing
 from agnosticfair.federation import Fit
 from agnosticfair.learners.estimates import LEARNERS, Estimates, learned, predict
 from agnosticfair.learners.importance import (
@@ -80,8 +81,7 @@ def proxy(estimates: Estimates, sensitive_features: Sequence[str]) -> str:
 def _columns(fitted: Fit, tables: Sequence[Table]) -> dict[str, Any]:
     """What the estimates hang on: curves of an additive learner, importances and dependences of trees."""
     model = fitted.model
-    estimates = model.estimates
-    assert estimates is not None
+    estimates = existing(model.estimates)
     heads = [estimates.heads[h].name for h in learned(estimates)]
     if not heads:
         return {}
@@ -107,8 +107,7 @@ def _lines(of_heads: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, A
 
 def _of_trees(fitted: Fit, rows: Table, heads: Sequence[str]) -> dict[str, Any]:
     """Permutation importances of the label's probability, and how the heads depend on the columns that gain most."""
-    model, estimates = fitted.model, fitted.model.estimates
-    assert estimates is not None
+    model, estimates = fitted.model, existing(fitted.model.estimates)
     y = rows.labels(model.positive)
     importances = permutation_importances(model.probabilities, rows, y)
     numeric = [name for name in importances if name in rows.numeric][:COLUMNS]

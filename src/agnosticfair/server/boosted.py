@@ -20,7 +20,7 @@ from agnosticfair.data.axes import (
     refined,
 )
 from agnosticfair.data.encoding import Encoding, shown
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners import trees
 from agnosticfair.learners.estimates import Estimates, Head
 from agnosticfair.mathematics.boosting import Boosting, N
@@ -84,8 +84,7 @@ class Boosted:
 
 def init(plan: Plan, beginning: Beginning) -> Boosted:
     """Before the first round, of the heads that the plan trains."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     settings = Boosting(monotone=_signs(plan.task.encoding, rule.monotone))
     return begun(plan, trained_heads(plan), beginning.seed, rule.folds, settings)
 
@@ -151,8 +150,7 @@ def step(state: Boosted, reply: Reply) -> Boosted:
 
 def _without_folds(state: Boosted, reply: Reply) -> Boosted:
     """The state with the model of all rows alone, and a fixed number of trees, where a fold holds most of the rows."""
-    growth, heads = state.growth, len(state.heads)
-    assert growth is not None
+    growth, heads = existing(state.growth), len(state.heads)
     if growth.level >= 0 or not state.folds:
         return state
     rows = totals(reply.sums["hist"], growth.bins)[:, N].reshape(-1, heads)
@@ -178,9 +176,9 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
 def estimates_of(state: Boosted, plan: Plan) -> Estimates:
     if not state.heads:
         return Estimates("trees", (), 0, state.seed)
-    assert state.growth is not None
-    assert state.binning is not None
-    growth = state.growth
+    growth = existing(state.growth)
     gain = growth.gain[-len(state.heads) :]
-    arrays = trees.packed(state.binning, growth.bins, result(growth), len(state.heads), gain)
+    arrays = trees.packed(
+        existing(state.binning), growth.bins, result(growth), len(state.heads), gain
+    )
     return Estimates("trees", state.heads, state.folds, state.seed, arrays)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import SolverError
+from agnosticfair.errors import SolverError, existing
 from agnosticfair.learners.estimates import Estimates, Head
 from agnosticfair.learners.linear import WEIGHT_BITS
 from agnosticfair.mathematics.linear import on_grid
@@ -85,8 +85,7 @@ class Learning:
 
 
 def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning:
-    assert plan.method.rule is not None
-    folds, D = plan.method.rule.folds, plan.features + 1
+    folds, D = existing(plan.method.rule).folds, plan.features + 1
     w = np.zeros((folds + 1, len(heads), D))
     ridge = max(RIDGE, plan.method.ridge * plan.task.n)
     bits = WEIGHT_BITS + exponents(plan.task.encoding)
@@ -257,5 +256,4 @@ def init(plan: Plan, beginning: Beginning) -> Learning:
 
 
 def kind_of(method: Method) -> str:
-    assert method.rule is not None
-    return "linear" if method.rule.learner == "linear" else "additive"
+    return "linear" if existing(method.rule).learner == "linear" else "additive"

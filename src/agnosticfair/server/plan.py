@@ -18,7 +18,7 @@ from agnosticfair.data.summary import (
     encoding_of,
     positive_label,
 )
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, existing
 from agnosticfair.learners.estimates import LABEL, Estimates, Head, heads, learned
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
@@ -68,24 +68,14 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Binding:
-    """What held an ended fit's weights: both adversaries' reweightings, their cuts, and what a violation weighed."""
-
-    alpha: np.ndarray
-    C: np.ndarray
-    alphas: np.ndarray
-    cuts: np.ndarray
-    nu: float
-
-
-@dataclass(frozen=True)
 class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweightings that held them, where the other
-    has the same adversaries; of a limit on decisions the metric of features.  Of a rule w are the multipliers, and
-    estimates what was learned: on the same rows another fit need not learn it again."""
+    """Where a fit ended, for a similar one to begin: its weights, of a linear model with both adversaries' reweightings
+    and the metric of its features.  Of a rule w are the multipliers, and estimates what was learned: on the same rows
+    another fit need not learn it again."""
 
     w: np.ndarray
-    binding: Binding | None = None
+    alpha: np.ndarray | None = None
+    C: np.ndarray | None = None
     second_moments: np.ndarray | None = None
     estimates: Estimates | None = None
 
@@ -305,8 +295,7 @@ def heads_of(plan: Plan) -> tuple[Head, ...]:
 
 
 def blank(plan: Plan, seed: int) -> Estimates:
-    rule, heads = plan.method.rule, heads_of(plan)
-    assert rule is not None
+    rule, heads = existing(plan.method.rule), heads_of(plan)
     if len(rule.probability) > len(heads):
         raise SettingsError(
             f"probability names {len(rule.probability)} columns, and there are {len(heads)} heads "

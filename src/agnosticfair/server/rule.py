@@ -14,7 +14,7 @@ import numpy as np
 from agnosticfair.data.axes import FINE, axes_of, axis_of_bins, edges_of
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, Kernels, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
@@ -71,8 +71,7 @@ def agreed(plan: Plan, statistics: SummaryStatistics, send: Send) -> Plan:
 
 def with_bins(plan: Plan, statistics: SummaryStatistics, counts: Mapping[str, np.ndarray]) -> Plan:
     """The plan whose features have bins of the columns of numbers, too, unless the learner is linear."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     if rule.learner in UNBINNED or not isinstance(rule.learner, str):
         return plan
     models = (rule.folds + 1) * max(len(trained_heads(plan)), 1)
@@ -132,8 +131,7 @@ def trained_here(
     plan: Plan, tables: Sequence[Table], seed: int, send: Send, start: Start | None = None
 ) -> SolverState:
     """The state before the program's first round, with estimates by a classifier of rows in one place."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     if not tables:
         raise SettingsError(
             f"learner {type(rule.learner).__name__} needs the rows in this process, as tables: take 'additive' or "

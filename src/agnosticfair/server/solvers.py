@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Request
-from agnosticfair.server import averaging, boosted, deciding, exact, learning, program, saddle
+from agnosticfair.server import averaging, boosted, exact, learning, program, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 
@@ -87,7 +87,6 @@ class Trainer(Steps, Protocol):
 SOLVERS: dict[str, Solver] = {
     "averaging": averaging,
     "saddle": saddle,
-    "deciding": deciding,
     "program": program,
     "exact": exact,
 }
@@ -132,8 +131,7 @@ class Learned:
 
 def learners_to_try(plan: Plan) -> tuple[str, ...]:
     """The learners that are trained, of which the best on held-out rows is taken."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     if rule.learner == "auto":
         return CANDIDATES if plan.n >= TREES_FROM else CANDIDATES[:1]
     name = "additive" if rule.learner == "given" else rule.learner

@@ -344,9 +344,7 @@ request_check("sums", "trials", "average", "moments", "train", "decisions")(_num
 
 @request_check("subgroup_counts", "subgroup_decisions")
 def _over_subgroups(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    named = broadcast.task.subgroups
-    need(named is not None, "there are no subgroups in the task")
-    assert named is not None
+    need(broadcast.task.subgroups is not None, "there are no subgroups in the task")
     _numbers(by, broadcast)
 
 

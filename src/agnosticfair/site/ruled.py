@@ -16,6 +16,7 @@ import numpy as np
 from agnosticfair.data.axes import Binning
 from agnosticfair.data.records import taken_apart
 from agnosticfair.data.summary import MAX_GROUPS
+from agnosticfair.errors import existing
 from agnosticfair.learners.estimates import LEARNERS, Estimates, Head, learned, strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.learners.trees import binning_of, forests_of
@@ -41,8 +42,7 @@ from agnosticfair.site.policy import MAX_FOLDS
 
 @task_check("estimates")
 def _estimates(by: Judgement, task: Task) -> None:
-    estimates = task.estimates
-    assert estimates is not None
+    estimates = existing(task.estimates)
     alone = estimates.kind in ("linear", "additive") and not (estimates.folds or estimates.aware)
     alone = alone and not any(estimates.columns)
     need(alone or not by.policy.epsilon, "such estimates are not answered under epsilon")
@@ -80,10 +80,8 @@ def _arrays(by: Judgement, request: Estimates, task: Task) -> None:
 
 @task_check("rule")
 def _rule(by: Judgement, task: Task) -> None:
-    rule = task.rule
-    assert rule is not None
+    rule = existing(task.rule)
     need(task.estimates is not None, "a rule lacks estimates")
-    assert task.estimates is not None
     need(np.isfinite(rule.coefficients).all() and isfinite(rule.shift), "a rule is not finite")
     need(all(isfinite(price) and price > 0 for price in rule.error_costs), "its prices are none")
     need(rule.weights is None or np.isfinite(rule.weights).all(), "a rule is not finite")
@@ -95,7 +93,7 @@ def _rule(by: Judgement, task: Task) -> None:
         check_kernels(by, rule.kernels.basis)
         check_centres(by, replace(task, centres=rule.kernels.centres))
         size = rule.kernels.size + 1
-    shape = size, len(strata(task.estimates.heads))
+    shape = size, len(strata(existing(task.estimates).heads))
     need(rule.coefficients.shape == shape, "a rule has not a coefficient for each subgroup")
     need(rule.weights is None or rule.weights.shape == shape[:1], "a rule has odd weights")
 
@@ -206,8 +204,7 @@ def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
 def _points(points: Points, task: Task) -> None:
     """Shapes that the task settles, and directions that are there: of others only rows near the threshold would fail,
     and a refusal would tell whether the site has one."""
-    assert task.estimates is not None
-    T, K, P = len(points.A), _weight_functions(task), len(strata(task.estimates.heads))
+    T, K, P = len(points.A), _weight_functions(task), len(strata(existing(task.estimates).heads))
     shapes = [(points.A, (T, K, P)), (points.nu, (T,)), (points.eps, (T,))]
     shapes += [] if points.W is None else [(points.W, (T, K))]
     if (at := points.directions) is not None:

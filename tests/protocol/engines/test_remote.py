@@ -25,7 +25,7 @@ from agnosticfair.deploy import coordinator, node
 from agnosticfair.deploy import site as site_process
 from agnosticfair.deploy.folder import RUN
 from agnosticfair.deploy.node import Joined
-from agnosticfair.deploy.results import publish
+from agnosticfair.deploy.runner import publish
 from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import METHODS, Network, method

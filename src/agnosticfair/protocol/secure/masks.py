@@ -16,9 +16,9 @@ import numpy as np
 from agnosticfair.data.records import put_together, taken_apart
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Offer, Reply
+from agnosticfair.protocol.messages import Broadcast, Offer, Reply, joined
 from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.secure.keys import joined, shared
+from agnosticfair.protocol.secure.keys import shared
 
 MASK = b"agnosticfair-mask-2"
 BLOCK = 16
