@@ -199,3 +199,9 @@ def test_a_rule_is_asked_for_tau_of_its_estimates_in_training(given, state, said
         assert "at most 0.1 in every named subgroup (0.1130 with decisions rounded" in text
         assert "2,100 rows tells it overall to ±0.1, of 180,000 in half of the subgroups" in text
     assert verdict(given | {"rows_are": "test rows"})[0] == "broken", "counted on other rows"
+
+
+def test_a_converged_fit_keeps_its_limit_to_rounding():
+    given = study(0.1004) | {"rows_are": "training rows"}
+    assert verdict(given)[0] == "unknown"
+    assert verdict(given | {"rows_are": "test rows"})[0] == "broken"

@@ -12,7 +12,7 @@ import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
 from agnosticfair.data.storage import Decided
-from agnosticfair.fitted import Fit
+from agnosticfair.fitted import TOLERANCE, Fit
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.metrics import METRICS, PARITY
 
@@ -98,7 +98,7 @@ def verdict(study: Json) -> tuple[str, str]:
     over = highest > limit or (surest is not None and surest > limit)
     if over and bound is not None and (outcome := _beyond(study, subgroups, limit, what)):
         return outcome
-    if measured > limit:
+    if measured > limit + (TOLERANCE if rows == TRAINING else 0.0):
         text = f"Broken: {what} {measured:.4f} on the {rows}, and {limit:g} was asked for."
         return "broken", text
     if worst is not None and worst["difference"] > limit:
@@ -158,7 +158,7 @@ def _in_training(method: Json, limit: float, what: str) -> tuple[str, str]:
     asked = (
         f"by the rule's estimates the {what} is at most {limit:g} {method.get('scope') or EVERY}"
     )
-    if worst > limit + 1e-3:
+    if worst > limit + TOLERANCE:
         asked += f" ({worst:.4f} with decisions rounded to yes or no)"
     are = "is" if over < 2 else "are"
     counted = f"counted, {over or 'none'} of {able:,} subgroups {are} over it by more than chance"
