@@ -73,11 +73,14 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log)
 
 
-def pytest_collection_modifyitems(items):
-    """A browser takes seconds to start."""
+def pytest_collection_modifyitems(config, items):
+    """A browser takes seconds to start.  Where several processes share the tests, long ones come first: the short ones
+    then fill both to the end."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture

@@ -89,6 +89,8 @@ def test_every_block_runs(page, folder):
             exec(code, names)
         elif block["kind"] == "bash":
             run_bash(block["text"])
+            for path in Path().glob("adult/*.csv"):  # all rows are README's, in its own test
+                path.write_text("".join(path.read_text().splitlines(keepends=True)[:2001]))
 
 
 def test_no_block_escapes():

@@ -105,7 +105,7 @@ def fit(
         Called with each round's record.
     deadline : float, optional
         Seconds a client has for an answer.
-    on_failure : {'stop', 'retry', 'wait', 'drop'} or Policy
+    on_failure : {'stop', 'wait', 'drop'} or Policy
         What is done about an answer that does not come.
     checkpoint : path, optional
         A folder; a fit that was interrupted goes on from what is there.

@@ -163,7 +163,7 @@ class Setting:
 
     reach: what it is a field of; field: its name there, where that is another one.  words: for the help of its option
     and the estimator's documentation.  kind: what a value must be, None where the record it reaches checks it; a
-    ``Kind`` has an option.
+    ``Kind`` has an option, unless it is for Python alone.
     """
 
     name: str
@@ -171,6 +171,7 @@ class Setting:
     words: str
     kind: Kind | type | None = None
     field: str = ""
+    python: bool = False
 
     @property
     def key(self) -> str:
@@ -180,7 +181,7 @@ class Setting:
     @property
     def option(self) -> Callable[[Any], Any] | None:
         """Reads the text of its option; None where it has none."""
-        return self.kind.read if isinstance(self.kind, Kind) else None
+        return self.kind.read if isinstance(self.kind, Kind) and not self.python else None
 
 
 SETTINGS: dict[str, Setting] = {}
@@ -198,20 +199,20 @@ def _of_constraints() -> tuple[Setting, ...]:
     _, F, S, A, K, P, _ = Reach
     return (
         Setting("tau", F, TAU, LIMIT),
-        Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
+        Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE, python=True),
         Setting("metric", F, "What fairness means: 'demographic_parity', for example.", WORD),
         Setting("intersections", F, "Compare the sensitive features' intersections.", FLAG),
         Setting("floor", F, "Share of the mass that compared groups keep.", SHARE),
-        Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE),
+        Setting("trust", F, "How far A is drawn to the rows' own weights.", SHARE, python=True),
         Setting("each", F, "One constraint per kernel or subgroup, not for every mixture.", FLAG),
         Setting("surrogate", S, "The sigmoid that lends its gradient to decisions.", field="kind"),
-        Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE),
+        Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE, python=True),
         Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
         Setting("basis", A, "The kernels that an adversary weighs."),
         Setting("kernels", K, "Number of Gaussian kernels.", COUNT),
         Setting("sigma", K, "Their width.", POSITIVE),
         Setting("centres", K, "Their centres: 'rows', 'ranges' or 'kmeans'.", WORD),
-        Setting("split", K, "Every client's rows have kernels of their own.", FLAG),
+        Setting("split", K, "Every client's rows have kernels of their own.", FLAG, python=True),
         Setting(
             "subgroups_by",
             P,
@@ -227,7 +228,7 @@ def _of_constraints() -> tuple[Setting, ...]:
 def _of_methods() -> tuple[Setting, ...]:
     M = Reach.METHOD
     return (
-        Setting("share", M, "Share of the weight that the loss adversary moves.", SHARE),
+        Setting("share", M, "Share of the loss that its adversary moves.", SHARE, python=True),
         Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
         Setting("max_rounds", M, "Most rounds.", COUNT),
         Setting("tolerance", M, "What the next step may still promise at the end.", POSITIVE),

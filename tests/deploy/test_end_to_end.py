@@ -334,6 +334,9 @@ def test_files_of_an_older_version_are_written_anew_and_a_site_says_which_versio
         assert (code, said in out, f"app's hash {app}" in out) == (0, True, True)
         assert tomllib.loads(path.read_text()) == tomllib.loads(decided)
     bank.start("south")
+    for _ in range(2):  # as often as one likes
+        code, out, _ = call("deploy", "check", bank.folder)
+        assert (code, out.count(app)) == (0, len(SITES))
     run = bank.run()
     wait(lambda: bank.round() >= 1, "the first round", pause=0.02)
     code, out, _ = call("site", "status", path)

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -150,6 +151,13 @@ def test_a_sites_metrics_are_written_where_it_says(tmp_path):
     made = Node(place, Trail(tmp_path / "north.log"), lambda *_: {})
     made._measure(connected=False)
     assert "agnosticfair_site_connected" in (tmp_path / "north.prom").read_text()
+
+
+def test_a_process_of_an_older_version_is_looked_at_by_this_one(tmp_path):
+    state = {"connected": True, "why": "", "run": "3", "seen": time.time()}
+    nodes.state_file(joined(tmp_path)).write_text(json.dumps(state))
+    alive, words = nodes.status(joined(tmp_path))
+    assert (alive, words) == (True, "site 'north' (an older version) is in run 3")
 
 
 def test_the_fault_table_is_run_by_tests():

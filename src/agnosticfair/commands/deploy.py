@@ -67,7 +67,7 @@ def init(
     confidence: options.LimitConfidence = 0.95,
     precision: options.LimitPrecision = 0.1,
     seed: options.Seed = 0,
-    on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
+    on_failure: Annotated[str, Option(help="wait, stop or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
     min_sites: Annotated[
         int | None, Option(help="Sites a model needs: all, or with drop over half.")
@@ -132,10 +132,6 @@ def init(
     places = {key: _place(key, place) for key, place in _named(relays, "--relays").items()}
     sites_of = (_sites(sites), roles, run, host, port, min_rows, secure, agreed, places)
     write_folder(folder, Federation(*sites_of))
-    _say_how_to_start(folder)
-
-
-def _say_how_to_start(folder: Path) -> None:
     print(f"Written: {folder}. Start the sites, each in a terminal of its own:")
     for script in sorted(folder.rglob("start-*.sh")):
         print(f"  sh {script}")
@@ -176,13 +172,13 @@ def run(
             advance(round_words(seen["round"]))
 
         try:
-            done = run_federation(folder, Notify(on_round, _trouble), timeout)
+            out = run_federation(folder, Notify(on_round, _trouble), timeout)
         except KeyboardInterrupt:
             at = str(config["checkpoint"])
             on = f"goes on from its checkpoint ({at})" if any(Path(at).glob("*")) else "begins anew"
             print(f"The run is stopped; the next one {on}.")
             raise typer.Exit(130) from None
-    results = {"run": done.run, "folder": str(done.folder), **done.history}
+    results = {**json.loads((out / "history.json").read_text()), "folder": str(out)}
     if as_json:
         return print(json.dumps(results, indent=1))
     return _show(results)
@@ -230,9 +226,10 @@ def check(
 ) -> None:
     """Ask every site who it is and what columns and groups it has: keys, versions, schema, least rows."""
     from agnosticfair.commands.output import cell, grid, show
-    from agnosticfair.deploy.runner import Notify, check_federation
+    from agnosticfair.deploy.runner import Notify, run_federation
 
-    sites = check_federation(folder, Notify(on_trouble=_trouble), timeout)
+    out = run_federation(folder, Notify(on_trouble=_trouble), timeout, check=True)
+    sites = json.loads((out / "check.json").read_text())["sites"]
     if as_json:
         return print(json.dumps(sites, indent=1))
     header = ("site", "rows", "agnosticfair", "app", "python")

@@ -30,14 +30,12 @@ from agnosticfair.runs.provenance import as_json
 from agnosticfair.settings import from_config
 from agnosticfair.threads import one_thread
 
-OnRound = Callable[[dict[str, Any]], None]
-
 
 def results(
     engine: RemoteEngine,
     config: Mapping[str, Any],
     run: str,
-    on_round: OnRound = lambda entry: None,
+    on_round: Callable[[dict[str, Any]], None] = lambda entry: None,
 ) -> dict[str, bytes]:
     """The files of a run: its fit over the sites, or of a check what the sites said.  on_round: is given every round's
     entry of the history."""

@@ -117,7 +117,7 @@ class Federation:
             if self.run["on-failure"] == "drop":
                 raise SettingsError(
                     "privacy by --epsilon and --on-failure drop do not go together: a total without a site, taken from "
-                    "a total with it, would have that site's share of the noise alone; take wait, retry or stop"
+                    "a total with it, would have that site's share of the noise alone; take wait or stop"
                 )
             return
         if not self.secure:

@@ -41,7 +41,9 @@ async def read_frame(
     that is awaited now.  alive: is called whenever some of it came."""
     head_size, body_size = LENGTHS.unpack(await reader.readexactly(LENGTHS.size))
     if head_size > MAX_HEAD or body_size > max_body():
-        raise Broken(f"a frame of {head_size} and {body_size} bytes is too long")
+        raise Broken(
+            f"a frame of {head_size} and {body_size} bytes is too long, or nobody asked for it"
+        )
     text, body = await reader.readexactly(head_size), bytearray()
     alive()
     while len(body) < body_size:

@@ -333,7 +333,7 @@ def status(joined: Joined) -> tuple[bool, str]:
         return False, f"site {joined.site!r} is not started: 'agnosticfair deploy site'"
     if (age := time.time() - state["seen"]) > 2 * SILENT:
         return False, f"site {joined.site!r} has been silent for {age:.0f} s: start it again"
-    what = f"site {joined.site!r} ({state['app']}) is in"
+    what = f"site {joined.site!r} ({state.get('app', 'an older version')}) is in"
     if state["connected"]:
         return True, f"{what} run {state['run']}"
     return True, f"{what} no run: {state['why'] or 'the last one has ended'}"

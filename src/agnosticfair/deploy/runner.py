@@ -20,7 +20,6 @@ from agnosticfair.deploy.coordinator import results
 from agnosticfair.deploy.door import Door
 from agnosticfair.deploy.folder import Settings, read_config, read_settings, write
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, plain
-from agnosticfair.model import Model, load_model
 from agnosticfair.monitoring.prometheus import Gauges
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.runs.provenance import COMMAND, as_json
@@ -32,16 +31,6 @@ STATE = "state/run.json"
 CHECKED = "state/check"
 CHECK = "check"
 """The number of a run that trains nothing."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished run: its model, and its history."""
-
-    run: str
-    model: Model
-    history: dict[str, Any]
-    folder: Path
 
 
 @dataclass(frozen=True)
@@ -80,34 +69,17 @@ class Live:
         self.write(waiting=dict(waiting))
 
 
-def run_federation(folder: Path, notify: Notify | None = None, timeout: float = 3600.0) -> Result:
-    """A run, from its first connection to its results; it goes on from the checkpoint of one that was stopped."""
-    settings = read_settings(folder)
-    config = read_config(folder)
-    run, out = _run(settings, config, notify or Notify(), timeout)
-    history = json.loads((out / "history.json").read_text())
-    return Result(run, load_model(out / "model.safetensors"), history, out)
-
-
-def check_federation(
-    folder: Path, notify: Notify | None = None, timeout: float = 60.0
-) -> dict[str, Any]:
-    """What every site says of itself, if keys, connections, versions and files are in order; no training."""
-    settings = read_settings(folder)
-    apart = str(settings.folder / CHECKED)  # the last run's results stay what they are
-    changes = {"check": True, "on-failure": "wait", "out": apart}
-    _, out = _run(settings, read_config(folder) | changes, notify or Notify(), timeout)
-    return dict(json.loads((out / "check.json").read_text())["sites"])
-
-
-def _run(
-    settings: Settings, config: Mapping[str, Any], notify: Notify, timeout: float
-) -> tuple[str, Path]:
-    """The number of a run that came to a good end, and where its results are."""
-    out = Path(config["out"])
-    patience = min(float(config.get("patience") or timeout), timeout)
-    config = {**config, "patience": patience, "command": shlex.join(COMMAND.get())}
-    run = CHECK if config.get("check") else next_run(settings.folder)
+def run_federation(
+    folder: Path, notify: Notify | None = None, timeout: float = 3600.0, check: bool = False
+) -> Path:
+    """A run, from its first connection to its results, and where those are; it goes on from the checkpoint of one that
+    was stopped.  check: train nothing, and leave what every site says of itself, if all is in order."""
+    settings, notify = read_settings(folder), notify or Notify()
+    config = {**read_config(folder), "command": shlex.join(COMMAND.get())}
+    if check:  # the last run's results stay what they are
+        config |= {"check": True, "on-failure": "wait", "out": str(settings.folder / CHECKED)}
+    config["patience"] = min(float(config.get("patience") or timeout), timeout)
+    run = CHECK if check else next_run(settings.folder)
     with locked(settings), Door(settings, run) as door:
         state = {"run": run, "began": time.time(), "ended": "", "round": {}, "waiting": {}}
         live = Live(settings, door, notify, state)
@@ -121,18 +93,15 @@ def _run(
         live.write()
         try:
             files = results(engine, config, run, on_round)
-            out.mkdir(parents=True, exist_ok=True)
-            publish(out, run, files)
+            out = leave(config, run, files)
         except (AgnosticFairError, OSError) as error:
             live.write(ended=plain(error, 8000))
             raise FederationError(f"run {run}: {plain(error, 8000)}") from None
         except KeyboardInterrupt:
             live.write(ended="it was stopped")
             raise
-        if run != CHECK:  # the fit is done: the next run is a new one
-            (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
         live.write(ended="well", waiting={})
-    return run, out
+    return out
 
 
 @contextmanager
@@ -199,6 +168,16 @@ def run_gauges(state: Mapping[str, Any]) -> bytes:
     return gauges.text()
 
 
+def leave(config: Mapping[str, Any], run: str, files: Mapping[str, bytes]) -> Path:
+    """Publish the files of a run that is done, so that the next is a new one; where they are."""
+    out = Path(config["out"])
+    out.mkdir(parents=True, exist_ok=True)
+    publish(out, run, files)
+    if not config.get("check"):
+        (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
+    return out
+
+
 def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
     """Put the files of a run where they are looked for, in one step: ``out/RUN/`` is written beside and renamed, then
     one link, ``out/latest``, is replaced, through which all other links go."""
@@ -211,6 +190,7 @@ def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+        shutil.rmtree(place, ignore_errors=True)  # a check before this one
         draft.replace(place)
         for name in files:
             _link(out / name, Path(LATEST) / name)

@@ -210,7 +210,10 @@ def placed(baseline: Baseline, values: np.ndarray, rows: int, delta: float) -> P
     sentence = (
         f"{baseline.value_names[k]} went from {moved}" if changed or where != "inside" else ""
     )
-    return Place(where, point, _heaviest(baseline, alpha), changed, sentence)
+    mass = alpha * np.diag(baseline.counts) / baseline.n
+    heavy = [k for k in np.argsort(-mass, kind="stable")[:5] if mass[k] > 1e-9]
+    weighs_most = {baseline.value_names[k]: float(mass[k]) for k in heavy}
+    return Place(where, point, weighs_most, changed, sentence)
 
 
 def nearest(baseline: Baseline, shares: np.ndarray) -> tuple[float, np.ndarray]:
@@ -307,10 +310,3 @@ def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
         if change_evidence(values[places], low[places], high[places]) > threshold:
             return True
     return False
-
-
-def _heaviest(baseline: Baseline, alpha: np.ndarray) -> dict[str, float]:
-    """What the five heaviest single values weigh in a mixture."""
-    mass = alpha * np.diag(baseline.counts) / baseline.n
-    order = [k for k in np.argsort(-mass, kind="stable")[:5] if mass[k] > 1e-9]
-    return {baseline.value_names[k]: float(mass[k]) for k in order}

@@ -90,7 +90,7 @@ def fit_private(
     if policy(on_failure).then == "drop":
         raise SettingsError(
             "a private fit drops no site: a total without one, taken from a total with it, would have that site's "
-            "share of the noise alone; take on_failure 'wait', 'retry' or 'stop'"
+            "share of the noise alone; take on_failure 'wait' or 'stop'"
         )
     if isinstance(clients, Mapping):
         clients, secure = rehearsed_sites(clients, budget, schema)

@@ -27,7 +27,6 @@ from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
-from agnosticfair.report.certificate import without_ends
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
 from agnosticfair.report.studies import fit_entry
@@ -122,12 +121,12 @@ def _glance(
     for name, certificate in certified.items():
         if isinstance(certificate, str):
             continue
-        method = fit_entry(content, certificate.to_json(), fitted.method.name, limit)
+        sealed = certificate.to_json()
+        if limit is not None:  # as ``stated_certificates`` has it
+            kept, sentence = certificate.upper == limit, certificate.notes[0]
+            sealed |= {"limit": limit, "kept": kept, "sentence": sentence}
+        method = fit_entry(content, sealed, fitted.method.name, limit)
         method |= {"difference": certificate.difference, "accuracy": scores["accuracy"]}
-        if (
-            limit is not None and certificate.upper <= limit
-        ):  # of a model that these rows have chosen
-            method["subgroups"] = without_ends(method["subgroups"])
         rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
             "methods": [method],

@@ -199,11 +199,15 @@ def reached(certificate: Mapping[str, Any], tau: float | None = None) -> Json:
     if "subgroups" not in certificate:
         return {"certified": None}
     parsed = Certificate.from_json(certificate)
-    subgroups = subgroups_of(parsed)
+    subgroups, kept = subgroups_of(parsed), certificate.get("kept")
     if tau is not None and not parsed.held_out:
         subgroups |= _beyond_rows(parsed, tau)
+    if kept:  # other bounds are of a model that these rows have chosen
+        subgroups = _without_ends(subgroups)
+    unclaimed = kept is False and parsed.upper <= certificate["limit"]
     return {
         "certified": parsed.upper if subgroups["certified"] else None,
+        "unclaimed": certificate["sentence"] if unclaimed else None,
         "subgroups": subgroups,
         "sentence": certificate.get("sentence"),
         "confidence": parsed.confidence,
@@ -258,7 +262,7 @@ def _beyond_rows(certificate: Certificate, tau: float) -> Json:
     return {"over": over, "needed": needed}
 
 
-def without_ends(subgroups: Json) -> Json:
+def _without_ends(subgroups: Json) -> Json:
     """``subgroups_of`` as measured: without the ends of intervals."""
     ends = {"low": None, "high": None, "ratio_low": None}
     measured = [subgroup | ends for subgroup in subgroups["estimable"]]
@@ -282,5 +286,6 @@ def certified(certificate: Mapping[str, Any]) -> Json:
     if parsed.kernels is not None and isfinite(parsed.kernels.upper):
         mixed += f" and every reweighting by {parsed.kernels.about}"
     level = f"{100 * parsed.confidence:g}% confidence, all at once"
-    words = f"each of {subgroups['counts'][0]:,} subgroups{mixed}, with {level}"
-    return {"set": words, "metric": metric}
+    able = subgroups["counts"][0]
+    which = f"each of {able:,} subgroups" if able > 1 else subgroups["estimable"][0]["name"]
+    return {"set": f"{which}{mixed}, with {level}", "metric": metric}

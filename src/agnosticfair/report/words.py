@@ -84,6 +84,8 @@ def verdict(study: Json) -> tuple[str, str]:
     bound = method.get("certified")
     if measured is None:
         return "", ""
+    if method.get("unclaimed"):
+        return "unknown", str(method["unclaimed"])
     subgroups = method.get("subgroups") or {}
     able = subgroups.get("estimable") or []
     worst = max(able, key=lambda subgroup: subgroup["difference"], default=None)
