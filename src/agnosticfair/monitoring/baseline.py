@@ -118,6 +118,10 @@ def _baseline(certificate: Certificate, model: Model | None, limit: float | None
     pairs = zip(counted.listed, certificate.subgroups, strict=True)
     there = [(one, record) for one, record in pairs if record.estimable or not one]
     watched = [record for _, record in there]
+    highs = [record.high for record in watched if record.estimable]
+    alone = certificate.mixtures is None and certificate.kernels is None
+    if limit is None and alone and certificate.upper > max(highs, default=1.0):
+        limit = certificate.upper  # of ``fit --limit``, which claims the limit and no other bound
     limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
     assert counted.pairs is not None
     if counted.pairs.ndim == 1:
