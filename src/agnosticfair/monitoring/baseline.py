@@ -69,7 +69,7 @@ class Baseline:
     @property
     def value_names(self) -> tuple[str, ...]:
         named = (f"{axis.name} = {value}" for axis in self.axes for value in axis.values)
-        return (*named, *(f"a value of {axis.name} never seen" for axis in self.axes))
+        return (*named, *(f"{axis.name} = a value never seen" for axis in self.axes))
 
     @property
     def id(self) -> str:
