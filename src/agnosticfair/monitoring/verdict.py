@@ -311,8 +311,8 @@ def _advice(
         sentences.append(f"Collect rows of these subgroups: {'; '.join(few[:3])}.")
     if state.undecided > 0.5 * state.rows:
         sentences.append(
-            f"The model decides nothing on {state.undecided:,} of {state.rows:,} rows, which have values that it does not "
-            "know."
+            f"The model decides nothing on {state.undecided:,} of {state.rows:,} rows, which have values that it does "
+            "not know."
         )
     if grouped < 0.5 * (state.rows - state.undecided):
         sentences.append(
