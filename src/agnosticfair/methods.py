@@ -304,10 +304,6 @@ def method(name: str | Method, **changes: Any) -> Method:
         model, with the values that suit it (``DEEP``) wherever neither the changes nor a method that is given have
         values of their own.
 
-    Returns
-    -------
-    Method
-
     Examples
     --------
     >>> method("fairfl", tau=0.1).fairness.tau

@@ -244,7 +244,7 @@ def measured(counts: np.ndarray, groups: Sequence[str], metric: str) -> Json:
         "metric": metric,
         "difference": scoring.gap(metric, y, y_hat, s, rows),
         "group_rows": dict(zip(groups, counts.sum(axis=(1, 2)).tolist(), strict=True)),
-        **{name: dict(zip(groups, found, strict=True)) for name, found in rates.items()},
+        **{name: dict(zip(groups, of_groups, strict=True)) for name, of_groups in rates.items()},
     }
     return {"rows": int(counts.sum()), **plain(values)}
 
