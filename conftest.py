@@ -20,7 +20,7 @@ from agnosticfair.commands import output
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.table import Table
 from agnosticfair.mathematics.boosting import Boosting
-from agnosticfair.privacy import site
+from agnosticfair.privacy import ledger
 from agnosticfair.privacy.ledger import VARIABLE as LEDGERS
 
 # a busy machine is no failure; few examples, the same in every run, unless all is asked for
@@ -91,7 +91,7 @@ def seeded_noise(monkeypatch):
     def sampler(scale: float):
         return lambda zeros: np.rint(rng.normal(size=len(zeros)) * scale).astype(np.int64)
 
-    monkeypatch.setattr(site, "_sampler", sampler)
+    monkeypatch.setattr(ledger, "_sampler", sampler)
 
 
 @pytest.fixture(scope="session")

@@ -79,6 +79,21 @@ def test_it_begins_with_the_verdict_of_the_page():
     assert 'class="verdict kept"' in html(sections)
 
 
+def test_a_limit_that_is_not_claimed_is_not_said_to_be_kept():
+    sex = CERTIFIED["sex"]
+    one = replace(sex.subgroups[0], difference=0.01, low=0.0, high=0.04, estimable=True)
+    for bound, notes, state in (
+        (0.04, ("The limit 0.2 is not claimed: decisions are nearly all alike.",), "unknown"),
+        (0.2, ("Keeps the limit 0.2.",), "kept"),
+    ):
+        certificate = replace(sex, subgroups=(one,), upper=bound, notes=notes)
+        shown = card(FITTED, CLIENTS, {"sex": certificate}, "loan", 0.2)[0].glance
+        assert shown.state == state
+        assert ("not claimed" in shown.answer) == (state == "unknown")
+        # other bounds are of a model that these rows have chosen
+        assert ("0.0400" in shown.tiles[1][2]) == (state == "unknown")
+
+
 def test_it_says_what_training_was_about():
     def said(**changes):
         made = replace(FITTED, method=replace(FITTED.method, **changes))

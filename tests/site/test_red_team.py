@@ -39,7 +39,7 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.scores import Directions, Points
 from agnosticfair.mathematics.trees import empty
 from agnosticfair.methods import method
-from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.ledger import Ledger, PrivateSite
 from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
@@ -49,26 +49,29 @@ from agnosticfair.privacy.requests import (
     PrivateRates,
     deviations,
 )
-from agnosticfair.privacy.site import PrivateSite
 from agnosticfair.protocol.engines.seam import Failure
 from agnosticfair.protocol.grid import bits
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import (
     UNCOUNTED,
+    Calibration,
     Centres,
     Clusters,
     Counts,
     Decisions,
+    FineCounts,
     Histograms,
+    Learn,
     Moments,
     Outline,
+    ProgramSums,
     SubgroupCounts,
     SubgroupDecisions,
+    SubgroupMasses,
     SubgroupSet,
     Sums,
     Trials,
 )
-from agnosticfair.protocol.rule import Calibration, FineCounts, Learn, ProgramSums, SubgroupMasses
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
 from agnosticfair.server import boosted
 from agnosticfair.server import plan as server

@@ -158,7 +158,10 @@ def from_sums(
         if sums.get("kernel_duals", ()) is None:
             notes.append(ABOVE_ONE)
         else:
-            proof = beyond_rows(psi, request, sums.get("kernel_duals"))
+            bound, n = None if request.bound == inf else request.bound, float(psi[..., -1].sum())
+            how = (request.delta, request.metric, bound, request.floor)
+            known = sums.get("kernel_duals")
+            proof = confidence.reweightings(psi[..., :-1], n, *how, duals=known)
             kernels = replace(kernels, upper=proof.value)
             sums = sums | {"kernel_duals": [edges.tolist() for edges in proof.duals]}
             uppers.append(proof.value)
@@ -259,13 +262,6 @@ def kernel_bound(
         alpha=worst.alpha,
         alpha_accuracy=wrong.alpha if labelled else np.full_like(worst.alpha, nan),
     )
-
-
-def beyond_rows(psi: np.ndarray, request: AuditRequest, duals: Any = None) -> confidence.Proved:
-    """The bound over reweightings of the population: searched for, or shown by duals."""
-    bound, n = None if request.bound == inf else request.bound, float(psi[..., -1].sum())
-    how = (request.delta, request.metric, bound, request.floor)
-    return confidence.reweightings(psi[..., :-1], n, *how, duals=duals)
 
 
 def _worst_gap(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, time, timedelta
 from typing import Any
 
@@ -35,18 +35,8 @@ class KernelInputs:
     names: tuple[str, ...]
     low: np.ndarray
     span: np.ndarray
-    n: int = 0
-    at: Callable[[slice], np.ndarray] = field(default=lambda rows: np.zeros((0, 0)))
-
-
-def features_of(encoding: Encoding) -> KernelInputs:
-    """The features of encoded rows, without the rows."""
-    numeric = [
-        (low, high - low) if encoding.scale else (0.0, 1.0) for _, low, high in encoding.numeric
-    ]
-    hot = [(0.0, 1.0)] * (encoding.width - len(numeric))
-    low, span = np.array([*numeric, *hot]).reshape(-1, 2).T
-    return KernelInputs(encoding.names, low, span)
+    n: int
+    at: Callable[[slice], np.ndarray]
 
 
 def features(X: Any, encoding: Encoding | None = None) -> KernelInputs:
@@ -63,12 +53,16 @@ def features(X: Any, encoding: Encoding | None = None) -> KernelInputs:
         unlabelled = replace(X, target=Column(np.zeros(len(X), np.int32), ("",)))
         encoding = encoding or encoding_of(summary_statistics(unlabelled, "X"))
         encoded = encode(encoding, X, who="X")
-        return replace(features_of(encoding), n=len(X), at=encoded.__getitem__)
+        ends = [(low, high - low) for _, low, high in encoding.numeric if encoding.scale]
+        ends += [(0.0, 1.0)] * (encoding.width - len(ends))
+        low, span = np.array(ends).reshape(-1, 2).T
+        return KernelInputs(encoding.names, low, span, len(X), encoded.__getitem__)
     if encoding is not None:
         raise DataError(
             f"the model reads a Table, not {type(X).__name__}: read the rows with 'read_rows'"
         )
-    if _has_texts(X):
+    names = getattr(X, "columns", ())
+    if any(np.asarray(X[name]).dtype.kind not in NUMBERS for name in names):
         return features(table_of(X))
     values, names = _numbers(X)
     low, high = values.min(axis=0).astype(float), values.max(axis=0).astype(float)
@@ -88,13 +82,6 @@ def _check_finite(values: Any, name: str) -> np.ndarray:
     if not np.isfinite(numbers).all():
         raise DataError(f"column {name!r} of X has values that are not finite: fill or drop them")
     return numbers
-
-
-def _has_texts(X: Any) -> bool:
-    """Whether a frame has a column that is not numbers."""
-    if not hasattr(X, "columns"):
-        return False
-    return any(np.asarray(X[name]).dtype.kind not in NUMBERS for name in X.columns)
 
 
 def table_of(X: Any) -> Table:

@@ -159,11 +159,6 @@ class Half:
         """The arguments by which it is asked."""
         return {"clients": self.clients, "fold": self.fold, **self.how}
 
-    def held_out_half(self) -> Half:
-        """Who answers fit after fit, and keeps what one has made of the rows for the next."""
-        rows = self.clients
-        return replace(self, clients=in_process(rows)) if isinstance(rows, Mapping) else self
-
 
 @dataclass(frozen=True)
 class LimitAudit:
@@ -366,7 +361,9 @@ def walked(
         )
     look: Callable[[Model], Foreseen] | None = None
     path: list[Candidate] = []
-    rows = fitting.held_out_half()
+    tables, rows = fitting.clients, fitting
+    if isinstance(tables, Mapping):  # what one fit has made of the rows is kept for the next
+        rows = replace(fitting, clients=in_process(tables))
     while (tau := next_tau(path, limit)) is not None:
         chosen = method_of(method, tau=tau)
         laxer = min((one for one in path if one.tau > tau), key=lambda o: o.tau, default=None)

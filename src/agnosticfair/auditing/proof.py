@@ -377,19 +377,19 @@ def _notes_hold(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
 
 def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     """Whether what is said of a limit follows from the bound."""
-    limit, kept = claims.get("limit"), claims.get("kept")
+    limit, holds = claims.get("limit"), claims.get("kept")
     if limit is None:
-        if kept is not None:
+        if holds is not None:
             yield "it keeps a limit and names none"
         if "sentence" in claims and claims["sentence"] != str(Certificate.from_json(claims)):
             yield "what it says is not what its sums give"
         return
     require(CONFIDENCE, limit=limit)
-    if not isinstance(kept, bool):
+    if not isinstance(holds, bool):
         yield "whether its limit is kept is neither true nor false"
-    if kept and not true.upper <= limit:
+    if holds and not true.upper <= limit:
         yield f"it says that the limit {limit:g} is kept where its sums give {true.upper:.6f}"
-    if claims["sentence"] != limit_sentence(limit, bool(kept), true):
+    if claims["sentence"] != limit_sentence(limit, bool(holds), true):
         yield "what it says of the limit is not what its sums give"
 
 

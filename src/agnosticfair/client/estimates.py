@@ -21,8 +21,7 @@ from agnosticfair.mathematics.subgroups import (
 )
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.rule import Calibration, SubgroupMasses
+from agnosticfair.protocol.requests import Calibration, SubgroupMasses, Task
 
 
 def probabilities(client: Client, task: Task) -> np.ndarray:

@@ -17,8 +17,7 @@ from agnosticfair.mathematics.boosting import GRADIENT_BITS, CodedRows
 from agnosticfair.mathematics.trees import unpack
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.rule import FineCounts, Level
+from agnosticfair.protocol.requests import FineCounts, Level, Task
 
 
 def fine_bins(client: Client, broadcast: Broadcast[FineCounts]) -> Reply:

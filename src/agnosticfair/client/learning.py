@@ -23,8 +23,7 @@ from agnosticfair.mathematics.linear import log_loss, sigmoid
 from agnosticfair.mathematics.subgroups import cross
 from agnosticfair.protocol.grid import base_bits, exponents
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.rule import Learn, hessian_numbers
+from agnosticfair.protocol.requests import Learn, Task, hessian_numbers
 
 COMBINED = 600
 """Combinations of a block of crossed columns."""

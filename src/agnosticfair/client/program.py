@@ -22,8 +22,7 @@ from agnosticfair.mathematics.scores import (
 from agnosticfair.mathematics.subgroups import cross, sizes_of
 from agnosticfair.protocol.grid import base_bits
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.rule import ProgramSums
+from agnosticfair.protocol.requests import ProgramSums, Task
 
 
 def distinct(client: Client, task: Task) -> Distinct:

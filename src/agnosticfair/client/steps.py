@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import Any
 
 from agnosticfair.client import answers, estimates, sums
-from agnosticfair.client.averaging import average
 from agnosticfair.client.client import Client
 from agnosticfair.client.growing import fine_bins, level
 from agnosticfair.client.learning import learn
@@ -70,7 +69,7 @@ STEPS: dict[str, Step] = {
         Step("subgroup_masses", estimates.masses, by_batch=True),
         Step("calibration", estimates.calibration, by_batch=True),
         Step("program", program, by_batch=True, batches=BATCHES),
-        Step("average", average, in_memory=True),
+        Step("average", sums.average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("subgroup_decisions", answers.subgroup_decisions, by_batch=True),
         Step("moments", _from(NETWORKS, "moments"), in_memory=True, network=True),

@@ -69,9 +69,9 @@ def statement(claims: Mapping[str, Any], key: bool, model: Path | None, rows: bo
 
     verdict = "It holds" if key else "Reproduced" if rows else "Consistent"
     source = f"made again from the {claims['n']:,} rows" if rows else f"{claims['n']:,} rows' sums"
-    made = "" if rows else "recomputed from "
+    how = "" if rows else "recomputed from "
     sentence = claims.get("sentence") or str(Certificate.from_json(claims))
-    said = [f"{verdict}: {made}{source}, over {scope(claims)}.", sentence, _by(claims, key)]
+    said = [f"{verdict}: {how}{source}, over {scope(claims)}.", sentence, _by(claims, key)]
     if not rows:
         said.append(f"Not checked: {', '.join((REAL, *unchecked(claims)))}.")
     if model is None and "model" in claims["sums"]:

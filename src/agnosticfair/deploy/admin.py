@@ -146,8 +146,8 @@ def _reissue(path: Path, fresh: Mapping[str, Mapping[str, Any]]) -> list[str]:
     except (OSError, ValueError, AttributeError) as error:
         raise SettingsError(f"{str(path)!r} is no site's file ({error}): name another") from None
     for table, values in fresh.items():
-        own = tables.get(table, {})
-        tables[table] = {**own, **values} if table == "coordinator" else {**values, **own}
+        present = tables.get(table, {})
+        tables[table] = {**present, **values} if table == "coordinator" else {**values, **present}
     draft = path.with_suffix(".draft")
     write(draft, client_text(tables))
     try:

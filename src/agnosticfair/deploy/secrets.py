@@ -119,10 +119,10 @@ def _signed(
     )
     for extension in more:
         certificate = certificate.add_extension(extension, critical=False)
-    own_digest = isinstance(
+    has_digest = isinstance(
         signer, Ed25519PrivateKey
     )  # an authority of one's own may have another key
-    return certificate.sign(signer, None if own_digest else hashes.SHA256())
+    return certificate.sign(signer, None if has_digest else hashes.SHA256())
 
 
 def _span(days: int) -> tuple[datetime, datetime]:

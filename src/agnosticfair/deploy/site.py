@@ -27,8 +27,7 @@ from agnosticfair.data.table import Table
 from agnosticfair.deploy.masking import BRING, masked_site, read_key_list, take_list
 from agnosticfair.deploy.secrets import read_key
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
-from agnosticfair.privacy.ledger import Ledger, ledger_of
-from agnosticfair.privacy.site import PrivateSite
+from agnosticfair.privacy.ledger import Ledger, PrivateSite, ledger_of
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
@@ -178,11 +177,11 @@ def hello(config: Mapping[str, Any]) -> str:
 def versions() -> dict[str, str]:
     """What this process runs on.  app: a digest of our own code."""
     packages = ("agnosticfair", "numpy", "scipy", "pyarrow")
-    found = {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    installed = {"python": platform.python_version(), **{p: version(p) for p in packages}}
     top, code = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(top.rglob("*.py")):
         code.update(joined(path.relative_to(top).as_posix().encode(), path.read_bytes()))
-    return found | {"app": code.hexdigest()[:16]}
+    return installed | {"app": code.hexdigest()[:16]}
 
 
 def pin(config: Mapping[str, Any], place: Path) -> str:

@@ -102,10 +102,10 @@ def layout_of(
     categorical = {name: Column.of(some) for name, some in texts.items() if some is not None}
     keys = _keys(values, categorical) if hasattr(X, "columns") else {}
     features = tuple(name for name in values if str(name) not in keys)
-    kept = {k: column for k, column in categorical.items() if str(k) not in keys}
+    used = {k: column for k, column in categorical.items() if str(k) not in keys}
     dated = tuple(name for name in features if values[name].dtype.kind == "M")
-    commonest = {k: c.categories[np.bincount(c.codes).argmax()] for k, c in kept.items()}
-    categories = {name: column.categories for name, column in kept.items()}
+    commonest = {k: c.categories[np.bincount(c.codes).argmax()] for k, c in used.items()}
+    categories = {name: column.categories for name, column in used.items()}
     layout = Layout(features, categories, groups, others, dated, commonest)
     plain = len(features) == len(columns) and not categories and not dated
     return None if plain else layout

@@ -69,7 +69,7 @@ class Baseline:
     @property
     def value_names(self) -> tuple[str, ...]:
         named = (f"{axis.name} = {value}" for axis in self.axes for value in axis.values)
-        return (*named, *(f"a value of {axis.name} never seen" for axis in self.axes))
+        return (*named, *(f"{axis.name} = a value never seen" for axis in self.axes))
 
     @property
     def id(self) -> str:
@@ -118,6 +118,10 @@ def _baseline(certificate: Certificate, model: Model | None, limit: float | None
     pairs = zip(counted.listed, certificate.subgroups, strict=True)
     there = [(one, record) for one, record in pairs if record.estimable or not one]
     watched = [record for _, record in there]
+    highs = [record.high for record in watched if record.estimable]
+    alone = certificate.mixtures is None and certificate.kernels is None
+    if limit is None and alone and certificate.upper > max(highs, default=1.0):
+        limit = certificate.upper  # of ``fit --limit``, which claims the limit and no other bound
     limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
     assert counted.pairs is not None
     if counted.pairs.ndim == 1:
@@ -210,7 +214,10 @@ def placed(baseline: Baseline, values: np.ndarray, rows: int, delta: float) -> P
     sentence = (
         f"{baseline.value_names[k]} went from {moved}" if changed or where != "inside" else ""
     )
-    return Place(where, point, _heaviest(baseline, alpha), changed, sentence)
+    mass = alpha * np.diag(baseline.counts) / baseline.n
+    heavy = [k for k in np.argsort(-mass, kind="stable")[:5] if mass[k] > 1e-9]
+    weighs_most = {baseline.value_names[k]: float(mass[k]) for k in heavy}
+    return Place(where, point, weighs_most, changed, sentence)
 
 
 def nearest(baseline: Baseline, shares: np.ndarray) -> tuple[float, np.ndarray]:
@@ -307,10 +314,3 @@ def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
         if change_evidence(values[places], low[places], high[places]) > threshold:
             return True
     return False
-
-
-def _heaviest(baseline: Baseline, alpha: np.ndarray) -> dict[str, float]:
-    """What the five heaviest single values weigh in a mixture."""
-    mass = alpha * np.diag(baseline.counts) / baseline.n
-    order = [k for k in np.argsort(-mass, kind="stable")[:5] if mass[k] > 1e-9]
-    return {baseline.value_names[k]: float(mass[k]) for k in order}

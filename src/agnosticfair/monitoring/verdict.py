@@ -181,24 +181,20 @@ def subgroup_differences(
             lows = np.where(keep, minimum, -np.inf).max(axis=1)
             highs = np.where(keep, maximum, -np.inf).max(axis=1)
         else:
-            level = level_of(delta, len(compared), keep.shape[1])
-            lows, highs = _between(k, n, level, keep)
+            groups = keep.shape[1]
+            pairs = max(len(compared) * groups * (groups - 1), 1)  # ordered ones, for either end
+            lows, highs = _between(k, n, (1 - RATES) * delta / pairs, keep)
             now = now - np.fmin.reduce(np.where(keep, rate, np.nan), axis=1)
         low, high = np.maximum(low, lows), np.maximum(high, highs)
         measured = np.fmax(measured, now)
     return Differences(low, high, measured, tuple(rates))
 
 
-def level_of(delta: float, sets: int, groups: int) -> float:
-    """What a bound of one pair of groups may fail with, of a subgroup's delta: there is one for every ordered pair in
-    each set of labels, and an upper bound is the lower one of the pair turned round."""
-    return (1 - RATES) * delta / max(sets * groups * (groups - 1), 1)
-
-
 def _between(
     k: np.ndarray, n: np.ndarray, level: float, keep: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper bound of the largest difference between two groups that are compared, (P,) each."""
+    """Lower and upper bound of the largest difference between two groups that are compared, (P,) each: an upper bound
+    is the lower one of the pair turned round."""
     i, j = np.array([*permutations(range(k.shape[1]), 2)], int).reshape(-1, 2).T
     both = (keep[:, i] & keep[:, j]).T
     pairs = lowest_difference(np.stack([k.T[i], k.T[j]]), np.stack([n.T[i], n.T[j]]), level)
@@ -252,7 +248,8 @@ def _subgroups(
     rows, grouped = (c.sum(axis=(1, 2, 3)) for c in (state.counts, state.counts[:, :-1]))
     subgroups_now, limits = [], baseline.limits
     for k, name in enumerate(baseline.names):
-        now = float(differences.measured[k])
+        now, limit = float(differences.measured[k]), float(limits[k])
+        low, high = float(differences.low[k]), float(differences.high[k])
         subgroups_now.append(
             SubgroupNow(
                 name=name,
@@ -260,20 +257,16 @@ def _subgroups(
                 share=float(rows[k]) / max(float(rows[0]), 1.0),
                 share_before=baseline.subgroup_rows[k] / baseline.n,
                 difference=now if isfinite(now) else None,
-                low=float(differences.low[k]),
-                high=float(differences.high[k]),
-                limit=float(limits[k]),
-                verdict=_against(limits[k], differences.low[k], differences.high[k]),
+                low=low,
+                high=high,
+                limit=limit,
+                verdict="broken" if low > limit else "kept" if high <= limit else "not yet known",
                 rates=_rates(baseline, differences, k),
             )
         )
     return subgroups_now[0], tuple(
         sorted(subgroups_now[1:], key=lambda p: (p.verdict != "broken", -p.low, -p.high, p.name))
     )
-
-
-def _against(limit: float, low: float, high: float) -> str:
-    return "broken" if low > limit else "kept" if high <= limit else "not yet known"
 
 
 def _rates(baseline: Baseline, differences: Differences, subgroup: int) -> tuple[GroupNow, ...]:
@@ -316,7 +309,12 @@ def _advice(
     few = [p.name for p in subgroups if p.verdict == "not yet known" and p.low > 0]
     if few and decisions == "not yet known":
         sentences.append(f"Collect rows of these subgroups: {'; '.join(few[:3])}.")
-    if grouped < 0.5 * state.rows:
+    if state.undecided > 0.5 * state.rows:
+        sentences.append(
+            f"The model decides nothing on {state.undecided:,} of {state.rows:,} rows, which have values that it does "
+            "not know."
+        )
+    if grouped < 0.5 * (state.rows - state.undecided):
         sentences.append(
             f"Groups are known of {grouped:,} of {state.rows:,} rows: what decisions do is judged by these alone."
         )

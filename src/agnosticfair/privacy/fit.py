@@ -27,7 +27,7 @@ from agnosticfair.mathematics.subgroups import Axis
 from agnosticfair.methods import Method, Rule
 from agnosticfair.methods import method as build_method
 from agnosticfair.privacy.client import check_unweighted
-from agnosticfair.privacy.ledger import Ledger, ledger_of, spent
+from agnosticfair.privacy.ledger import Ledger, PrivateSite, ledger_of, spent
 from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
@@ -46,7 +46,6 @@ from agnosticfair.privacy.server import (
     second_moment,
 )
 from agnosticfair.privacy.server import Budget as Budget
-from agnosticfair.privacy.site import PrivateSite
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.secure.keys import Roster

@@ -45,7 +45,7 @@ from agnosticfair.mathematics.fairness import Comparisons
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.multipliers import Coordinates, RateLimits, coordinates
 from agnosticfair.mathematics.quadratic import lasso_step, minimise
-from agnosticfair.privacy.ledger import check_budget, multiplier
+from agnosticfair.privacy.ledger import check_budget, multiplier, share_of
 from agnosticfair.privacy.requests import (
     PrivateGradients,
     PrivateHeads,
@@ -53,7 +53,6 @@ from agnosticfair.privacy.requests import (
     PrivateRates,
     deviations,
 )
-from agnosticfair.privacy.site import share_of
 from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import Task, step_of

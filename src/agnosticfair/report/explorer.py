@@ -42,12 +42,12 @@ def chosen(rows: Decided, mix: Sequence[str]) -> list[str]:
     if mix:
         return list(dict.fromkeys(mix))
     usual = [name for name in USUAL if name in rows.columns]
-    few = [name for name, column in rows.columns.items() if 1 < _width(column) <= MAX_VALUES]
+    widths = {
+        name: len(np.unique(column)) if isinstance(column, np.ndarray) else len(column.categories)
+        for name, column in rows.columns.items()
+    }
+    few = [name for name, width in widths.items() if 1 < width <= MAX_VALUES]
     return (usual + [name for name in few if name not in usual])[: max(3, len(usual))]
-
-
-def _width(column: np.ndarray | Column) -> int:
-    return len(np.unique(column)) if isinstance(column, np.ndarray) else len(column.categories)
 
 
 def values(column: np.ndarray | Column) -> Column:

@@ -173,8 +173,8 @@ def evaluate(game: Game, w: np.ndarray, sums: Sums, psi: np.ndarray, penalty: fl
     loss, alpha = loss_of(game, sums)
     cuts = cuts_at(game, psi, sums, 0.0)
     shown = values(cuts, psi)
-    kept = cuts[shown > 0.25 * game.fairness.tau]
-    return Point(w, sums, loss + penalty, float(shown.max(initial=0.0)), alpha, kept)
+    binding = cuts[shown > 0.25 * game.fairness.tau]
+    return Point(w, sums, loss + penalty, float(shown.max(initial=0.0)), alpha, binding)
 
 
 def worst_cases(game: Game, here: Point | None) -> tuple[float, float]:

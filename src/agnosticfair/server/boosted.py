@@ -35,7 +35,7 @@ from agnosticfair.mathematics.growing import (
 )
 from agnosticfair.mathematics.trees import pack
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.rule import FineCounts, Level, PackedTrees
+from agnosticfair.protocol.requests import FineCounts, Level, PackedTrees
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
 
 MAX_BINS = 255

@@ -20,7 +20,7 @@ from agnosticfair.mathematics.quadratic import lbfgs_step
 from agnosticfair.methods import Method
 from agnosticfair.protocol.grid import exponents
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.rule import Learn, hessian_numbers
+from agnosticfair.protocol.requests import Learn, hessian_numbers
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
 
 RIDGE = 1.0

@@ -20,8 +20,7 @@ from agnosticfair.learners.decisions import Decision, Kernels, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.mathematics.basis import is_apart
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Histograms
-from agnosticfair.protocol.rule import MAX_NUMBERS, Calibration
+from agnosticfair.protocol.requests import MAX_NUMBERS, Calibration, Histograms
 from agnosticfair.server import learning
 from agnosticfair.server.plan import (
     Beginning,

@@ -29,8 +29,13 @@ from agnosticfair.mathematics.subgroups import (
     triples,
 )
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Histograms, SubgroupSet
-from agnosticfair.protocol.rule import MAX_NUMBERS, ProgramSums, SubgroupMasses
+from agnosticfair.protocol.requests import (
+    MAX_NUMBERS,
+    Histograms,
+    ProgramSums,
+    SubgroupMasses,
+    SubgroupSet,
+)
 from agnosticfair.server import program
 from agnosticfair.server.plan import Plan, fairness_of
 
