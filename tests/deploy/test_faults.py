@@ -1,5 +1,6 @@
 """Faults of the table in docs/deploy.md that need no line: a site's answers, its log, the results."""
 
+import asyncio
 import errno
 import json
 import os
@@ -164,6 +165,21 @@ def test_a_sites_metrics_are_written_where_it_says(tmp_path):
     made = Node(place, Trail(tmp_path / "north.log"), lambda *_: {})
     made._measure(connected=False)
     assert "agnosticfair_site_connected" in (tmp_path / "north.prom").read_text()
+
+
+def test_the_cause_of_a_refusal_is_in_the_log_although_the_run_ends_before_it_has_left(tmp_path):
+    """The coordinator ends the run at the first refusal that it reads; others' logs said 'not sent' alone."""
+
+    class Ended:
+        def write(self, data):
+            raise ConnectionResetError
+
+    trail = Trail(tmp_path / "north.log")
+    node = Node(joined(tmp_path), trail, lambda *_: {"failure": "no", "detail": "column 'age'"})
+    with pytest.raises(ConnectionResetError):
+        asyncio.run(node._answer(Ended(), {"step": "counts"}, b""))
+    line = json.loads(trail.path.read_text())
+    assert (line["event"], line["why"]) == ("not sent", "column 'age'")
 
 
 def test_a_process_of_an_older_version_is_looked_at_by_this_one(tmp_path):

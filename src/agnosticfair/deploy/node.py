@@ -313,7 +313,7 @@ class Node:
             writer.write(frame({"id": request.get("id"), **answer}, body))
             await writer.drain()
         except (OSError, asyncio.CancelledError):
-            self.trail.write("not sent", **about)  # it may have left in part
+            self.trail.write("not sent", **about, why=plain(why))  # it may have left in part
             raise
         self.trail.write(
             "refused" if why else "answered", **about, why=plain(why), answered=len(body)
