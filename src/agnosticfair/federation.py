@@ -117,10 +117,6 @@ def fit(
     fold : Fold, optional
         Of the rows to fit on, which every client deals by their content.
 
-    Returns
-    -------
-    Fit
-
     Examples
     --------
     >>> from agnosticfair import iid, load_dataset

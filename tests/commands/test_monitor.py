@@ -63,6 +63,8 @@ def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
     code, out, _ = call(*watch, "--rows", "odd.csv", "--alert", hook)
     assert code == 3
     assert "job = 'robot'" in out
+    assert "The model decides nothing on 300 of 300 rows" in " ".join(out.split())
+    assert "Groups are known" not in out
     assert json.loads(Path("heard").read_text())["where"] == "outside"
     code, _, err = call(*watch, "--rows", "odd.csv", "--alert", "there-is-no-such-command")
     assert (code, "could not be given: FileNotFoundError" in err) == (3, True)

@@ -249,6 +249,8 @@ def test_a_certificate_is_a_baseline():
     assert max(monitor.baseline.limits) == certificate.upper
     able = [subgroup for subgroup in certificate.subgroups if subgroup.estimable]
     assert monitor.baseline.limits == tuple(subgroup.high for subgroup in able)
+    kept = replace(certificate, upper=0.9)  # of a fit's limit, which is all that is claimed
+    assert {*Monitor(MODEL, kept).baseline.limits} == {0.9}
     assert not monitor.update(ROWS).alarm
     other = fit({"a": small_table(500, seed=5)}, "fl", positive="yes").model
     with pytest.raises(ModelError, match="belong together"):

@@ -113,8 +113,9 @@ def test_an_audit_whose_limit_is_not_certified_ends_with_its_own_code(call, file
 
 
 def test_a_subgroup_of_few_rows_that_surely_breaks_the_limit_ends_with_the_code_of_a_broken_one(
-    call,
+    call, monkeypatch, tmp_path
 ):
+    monkeypatch.chdir(tmp_path)
     rng, lines = np.random.default_rng(3), ["job,sex,outcome"]
     for _ in range(3000):
         job, sex = (

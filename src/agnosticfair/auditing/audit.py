@@ -152,10 +152,6 @@ def audit(
     positive : optional
         The label that counts as 1.
 
-    Returns
-    -------
-    Certificate
-
     Examples
     --------
     >>> x, s = [[0.0], [0.0], [1.0], [1.0]] * 500, ["F", "M", "F", "M"] * 500
@@ -318,10 +314,6 @@ def audit_clients(
         Seconds a client has for an answer.
     secure, fold, schema, on_failure
         As in ``fit``; no client is left out.
-
-    Returns
-    -------
-    Certificate
 
     Examples
     --------

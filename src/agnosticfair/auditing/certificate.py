@@ -121,10 +121,6 @@ class Certificate:
         ----------
         content : mapping
             Read from the file of a certificate.
-
-        Returns
-        -------
-        Certificate
         """
         values = {one.name: content[one.name] for one in fields(cls)}
         kernels = values["kernels"]

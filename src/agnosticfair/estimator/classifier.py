@@ -186,10 +186,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         **params
-
-        Returns
-        -------
-        AgnosticFairClassifier
         """
         inner = {k: params.pop(k) for k in [*params] if k in self.get_params() and "__" in k}
         super().set_params(**params)
@@ -222,10 +218,6 @@ class AgnosticFairClassifier(ClassifierMixin, BaseEstimator):
             Who holds every row; one holder unless said.
         sample_weight : (n,) array, optional
             2 is the row twice.
-
-        Returns
-        -------
-        AgnosticFairClassifier
         """
         X = as_frame(X)
         tables, method, how = self._problem(X, y, sensitive_features, clients, sample_weight)

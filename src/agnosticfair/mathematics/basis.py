@@ -62,10 +62,6 @@ class Basis:
 def constant() -> Basis:
     """One kernel, K = 1: every alpha in A is uniform weights.
 
-    Returns
-    -------
-    Basis
-
     Examples
     --------
     >>> constant().kernels
@@ -76,10 +72,6 @@ def constant() -> Basis:
 
 def by_client() -> Basis:
     """One indicator per client: the mixtures of agnostic federated learning.
-
-    Returns
-    -------
-    Basis
 
     Examples
     --------
@@ -99,10 +91,6 @@ def gaussian(kernels: int = 200, sigma: float = 1.0, centres: str = "kmeans") ->
         Their width.
     centres : {'kmeans', 'ranges', 'rows'}
         How they are found. 'rows', the paper's, shows every client rows of the others.
-
-    Returns
-    -------
-    Basis
 
     Examples
     --------
@@ -128,10 +116,6 @@ def subgroups(
         The share of the rows that a subgroup of an audit holds at least; a rule has ``min_people``.
     bins : int
         Into which a column of numbers is cut, each with about as many rows, by counts that clients send.
-
-    Returns
-    -------
-    Basis
 
     Examples
     --------
@@ -171,10 +155,6 @@ def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighting:
         In the units of X.
     sigma : float
         Their width.
-
-    Returns
-    -------
-    Reweighting
 
     Examples
     --------

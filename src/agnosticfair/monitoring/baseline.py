@@ -69,7 +69,7 @@ class Baseline:
     @property
     def value_names(self) -> tuple[str, ...]:
         named = (f"{axis.name} = {value}" for axis in self.axes for value in axis.values)
-        return (*named, *(f"a value of {axis.name} never seen" for axis in self.axes))
+        return (*named, *(f"{axis.name} = a value never seen" for axis in self.axes))
 
     @property
     def id(self) -> str:
@@ -118,6 +118,10 @@ def _baseline(certificate: Certificate, model: Model | None, limit: float | None
     pairs = zip(counted.listed, certificate.subgroups, strict=True)
     there = [(one, record) for one, record in pairs if record.estimable or not one]
     watched = [record for _, record in there]
+    highs = [record.high for record in watched if record.estimable]
+    alone = certificate.mixtures is None and certificate.kernels is None
+    if limit is None and alone and certificate.upper > max(highs, default=1.0):
+        limit = certificate.upper  # of ``fit --limit``, which claims the limit and no other bound
     limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
     assert counted.pairs is not None
     if counted.pairs.ndim == 1:

@@ -140,10 +140,6 @@ class Monitor:
             Count a batch that has the very content of an earlier one.
         who : str
             Names the batch in errors.
-
-        Returns
-        -------
-        Verdict
         """
         if not len(rows):
             raise DataError(f"{who} has no rows: leave it out")

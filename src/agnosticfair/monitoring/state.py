@@ -59,7 +59,7 @@ class MonitorState:
         twice = self.batches.keys() & other.batches.keys()
         if twice:
             raise ModelError(
-                f"{len(twice)} batches were counted in both states: leave one of them out"
+                f"both states have counted the same batches ({len(twice)}): leave one of them out"
             )
         names = sorted({*self.strange, *other.strange})
         strange = {k: {*self.strange.get(k, ()), *other.strange.get(k, ())} for k in names}

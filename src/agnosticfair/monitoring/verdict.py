@@ -309,7 +309,12 @@ def _advice(
     few = [p.name for p in subgroups if p.verdict == "not yet known" and p.low > 0]
     if few and decisions == "not yet known":
         sentences.append(f"Collect rows of these subgroups: {'; '.join(few[:3])}.")
-    if grouped < 0.5 * state.rows:
+    if state.undecided > 0.5 * state.rows:
+        sentences.append(
+            f"The model decides nothing on {state.undecided:,} of {state.rows:,} rows, which have values that it does "
+            "not know."
+        )
+    if grouped < 0.5 * (state.rows - state.undecided):
         sentences.append(
             f"Groups are known of {grouped:,} of {state.rows:,} rows: what decisions do is judged by these alone."
         )
