@@ -264,6 +264,16 @@ class Fit:
         return f"{first} Decisions are whole; drawn at random near the threshold they keep tau to {TOLERANCE:g}."
 
     @property
+    def estimated(self) -> dict[str, Any] | None:
+        """The largest difference on the training rows by a rule's own estimates, and whether that keeps tau but for
+        decisions being whole; None without a rule's limit."""
+        optimum = self.optimum
+        if self.method.fairness is None or optimum is None:
+            return None
+        kept = self.converged and optimum.smoothed_excess <= TOLERANCE
+        return {"difference": self.trained_difference, "kept": kept}
+
+    @property
     def uncompared(self) -> str | None:
         """A sentence where there are subgroups in which nothing is compared."""
         fairness, rule = self.method.fairness, self.method.rule

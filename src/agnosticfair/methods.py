@@ -280,12 +280,9 @@ DEEP: dict[str, dict[str, Any]] = {
         "split": True,
         "bound": 30.0,
         "nominal": 0.01,
-        "surrogate": Surrogate("sigmoid", 0.7),
+        "temperature": 0.7,
     },
-    **{
-        name: {"surrogate": Surrogate("sigmoid", 0.5)}
-        for name in ("fairfl", "agnosticfair-b", "localfair")
-    },
+    **{name: {"temperature": 0.5} for name in ("fairfl", "agnosticfair-b", "localfair")},
 }
 """What a method changes for a network, which needs a richer set (docs/deep.md) and a temperature of its logits;
 ``ridge``, ``max_rounds`` and ``tolerance`` change for all of them."""
@@ -355,7 +352,7 @@ def _with_fairness(method: Method, inner: dict[str, Any], surrogate: dict[str, A
     """The method with another constraint, or the tau of the printed penalty."""
     penalised = method.averaging is not None and method.averaging.penalty is not None
     if method.fairness is not None:
-        new_surrogate = _changed_surrogate(method.fairness.surrogate, **surrogate)
+        new_surrogate = replace(method.fairness.surrogate, **surrogate)
         return replace(
             method, fairness=replace(method.fairness, surrogate=new_surrogate, **_of_metric(inner))
         )
@@ -367,16 +364,6 @@ def _with_fairness(method: Method, inner: dict[str, Any], surrogate: dict[str, A
             "meaning"
         )
     return method
-
-
-def _changed_surrogate(
-    surrogate: Surrogate, kind: str | Surrogate = "", **values: Any
-) -> Surrogate:
-    """The surrogate with another kind, or another one, and other values."""
-    if isinstance(kind, Surrogate):
-        return replace(kind, **values)
-    named: dict[str, Any] = {} if kind == "" else {"kind": kind}
-    return replace(surrogate, **values, **named)
 
 
 def _deep(method: Method, changes: dict[str, Any]) -> dict[str, Any]:

@@ -170,3 +170,38 @@ def test_a_limit_on_overall_is_not_said_to_be_one_on_subgroups():
     assert (state, "0.1 was asked for overall" in text) == ("broken", True)
     assert "every named subgroup" not in glance(given).tiles[0][2]
     assert scope_of({"basis": {"kind": "gaussian"}}) == "for every reweighting in its set"
+
+
+def trained(kept=True, over=0, difference=0.113, able=400):
+    given = study(0.04) | {"rows_are": "training rows", "rows": 9000}
+    counted = named(difference=0.16, low=None, high=None) | {"counts": [able, 3], "over": over}
+    counted |= {"certified": False, "needed": [2081, 177006], "precision": 0.1}
+    given["methods"][0] |= {
+        "subgroups": counted,
+        "estimated": {"kept": kept, "difference": difference},
+    }
+    return given
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "said"),
+    [
+        (trained(), "kept", "none of 400 subgroups is over it by more than chance"),
+        (trained(over=10), "kept", "10 of 400 subgroups are over it"),
+        (trained(over=11), "unknown", "but counted, 11 of 400"),
+        (trained(kept=False, difference=0.3), "broken", "up to 0.3000, and 0.1 was asked for"),
+    ],
+)
+def test_a_rule_is_asked_for_tau_of_its_estimates_in_training(given, state, said):
+    found, text = verdict(given)
+    assert (found, said in text) == (state, True)
+    if state != "broken":
+        assert "at most 0.1 in every named subgroup (0.1130 with decisions rounded" in text
+        assert "2,100 rows tells it overall to ±0.1, of 180,000 in half of the subgroups" in text
+    assert verdict(given | {"rows_are": "test rows"})[0] == "broken", "counted on other rows"
+
+
+def test_a_converged_fit_keeps_its_limit_to_rounding():
+    given = study(0.1004) | {"rows_are": "training rows"}
+    assert verdict(given)[0] == "unknown"
+    assert verdict(given | {"rows_are": "test rows"})[0] == "broken"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from agnosticfair.commands import options
-from agnosticfair.commands.output import grid, show
+from agnosticfair.commands.output import grid, progress, show
 from agnosticfair.commands.rows import with_subgroup_set
 from agnosticfair.errors import SettingsError
 from agnosticfair.settings import DEFAULT
@@ -35,19 +35,20 @@ def explain_messages(
     delta: options.Delta = 1e-5,
     site_rows: options.SiteRows = 0,
     schema: options.SchemaFile = None,
+    all_rows: Annotated[bool, Option("--all-rows", help="Not some of them; slower.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Print every message of a fit: its rounds, fields, shapes and bytes, and what it could reveal.
 
-    It is a dry run here, over that many sites with the rows of the file, or with rows drawn within the schema; nothing
-    is sent.
+    It is a dry run here, over that many sites with 1,000 rows of the file each, or with rows drawn within the schema;
+    nothing is sent. All rows have the same messages and fields, some of them longer, in more rounds.
     """
     from agnosticfair.data.files import Roles, read_table
     from agnosticfair.data.schema import load_schema, schema_of
     from agnosticfair.data.summary import summary_statistics
     from agnosticfair.methods import method as build_method
     from agnosticfair.privacy.fit import Budget
-    from agnosticfair.privacy.messages import drawn_rows, dry_run, learned
+    from agnosticfair.privacy.messages import SAMPLE, drawn_rows, dry_run, learned
 
     if sites < 1 + secure:
         raise SettingsError(f"{sites} sites: give one at least, and two for secure sums")
@@ -66,7 +67,10 @@ def explain_messages(
         rows = drawn_rows(agreed)
     else:
         raise SettingsError("name a site's file, or the --schema that all agree on")
-    messages = dry_run(chosen, rows, sites, schema=agreed, secure=secure, budget=budget)
+    sample = len(rows) if all_rows else SAMPLE
+    how: dict[str, Any] = {"schema": agreed, "secure": secure, "budget": budget, "sample": sample}
+    with progress(0, "messages") as advance:
+        messages = dry_run(chosen, rows, sites, on_message=advance, **how)
     if as_json:
         content = [{**asdict(message), "rounds": message.rounds} for message in messages]
         return print(json.dumps(content, indent=1))
@@ -82,4 +86,10 @@ def explain_messages(
     whom = learned(chosen, secure=secure, epsilon=epsilon, schema=agreed is not None)
     show(grid("Who learns what from this run", ("who", "what"), [*whom.items()]))
     largest = max(messages, key=lambda message: message.size)
-    return print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")
+    print(f"The largest is {largest.step}: {largest.size:,} bytes per site and message.")
+    if len(rows) > sample:
+        print(
+            f"A dry run over {sample:,} of the file's {len(rows):,} rows: of all rows (--all-rows) some messages are "
+            "longer, in more rounds."
+        )
+    return None

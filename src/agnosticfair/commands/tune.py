@@ -79,7 +79,7 @@ def tune(
     write_files(out, {})
     left = leave(picked, clients, out / MODEL, target=target, run=out)
     written = dict.fromkeys((MODEL, *left.cards, *left.extra_files))
-    sentences = sentences_of(picked, left.measures, out / MODEL)
+    sentences = sentences_of(picked, left, out / MODEL)
     _deliver(frontier, picked.method.fairness.tau, out, written, sentences, as_json)
 
 

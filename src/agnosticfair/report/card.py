@@ -27,9 +27,10 @@ from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
-from agnosticfair.report.certificate import reached
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
+from agnosticfair.report.studies import fit_entry
+from agnosticfair.runs.provenance import history
 from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.settings import TAU
 
@@ -115,28 +116,24 @@ def _glance(
 ) -> words.Glance | None:
     """The first screen of the page of this fit, of the feature for which its verdict is the worst; None without a
     certificate."""
-    fairness, shown = fitted.method.fairness, []
+    content, shown = history(fitted), []
+    content["warnings"] = _warnings(fitted, scores)
     for name, certificate in certified.items():
         if isinstance(certificate, str):
             continue
-        method: dict[str, Any] = {"name": fitted.method.name, "difference": certificate.difference}
-        method |= {"accuracy": scores["accuracy"], "shadow_price": fitted.price_of_limit}
-        method["warnings"] = _warnings(fitted, scores)
-        content = certificate.to_json()
+        sealed = certificate.to_json()
         if limit is not None:  # as ``stated_certificates`` has it
             kept, sentence = certificate.upper == limit, certificate.notes[0]
-            content |= {"limit": limit, "kept": kept, "sentence": sentence}
-        method |= reached(content) | {"rule": fitted.method.rule is not None}
-        if limit is None and fairness is not None:
-            method["scope"] = words.scope_of({"basis": {"kind": fairness.basis.kind}})
+            sealed |= {"limit": limit, "kept": kept, "sentence": sentence}
+        method = fit_entry(content, sealed, fitted.method.name)
+        method |= {"difference": certificate.difference, "accuracy": scores["accuracy"]}
         rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
-            "kind": "fit",
             "methods": [method],
-            "limit": limit if limit is not None else fairness.tau if fairness else None,
+            "limit": method["tau"] if limit is None else limit,
             "metric": asdict(metric_of(certificate.metric)),
             "rows": certificate.n,
-            "rows_are": "rows held out" if certificate.held_out else "training rows",
+            "rows_are": "rows held out" if certificate.held_out else words.TRAINING,
             "facts": {"majority_rate": scores["majority"]},
             "clients": [{"method": fitted.method.name, "client": "all rows", "groups": rates}],
         }

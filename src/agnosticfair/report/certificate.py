@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from agnosticfair.auditing.certificate import Certificate, lower, plain, upper
-from agnosticfair.auditing.subgroups import SubgroupRecord
+from agnosticfair.auditing.subgroups import SubgroupRecord, rows_needed
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.metrics import METRICS, PARITY
 from agnosticfair.report.figures import BLUE, RED, canvas, tidy
@@ -193,12 +193,15 @@ def _rate(value: float) -> str:
     return f"{value:.4f}" if isfinite(value) else "none"
 
 
-def reached(certificate: Mapping[str, Any]) -> Json:
-    """The bound of a certificate as JSON, and the subgroups it is of; nothing is certified on the rows of a fit."""
+def reached(certificate: Mapping[str, Any], tau: float | None = None) -> Json:
+    """The bound of a certificate as JSON, and the subgroups it is of; nothing is certified on the rows of a fit, of
+    which it says how many subgroups are over tau by more than two standard errors."""
     if "subgroups" not in certificate:
         return {"certified": None}
     parsed = Certificate.from_json(certificate)
     subgroups, kept = subgroups_of(parsed), certificate.get("kept")
+    if tau is not None and not parsed.held_out:
+        subgroups |= _beyond_rows(parsed, tau)
     if kept:  # other bounds are of a model that these rows have chosen
         subgroups = _without_ends(subgroups)
     unclaimed = kept is False and parsed.upper <= certificate["limit"]
@@ -240,6 +243,23 @@ def subgroups_of(certificate: Certificate) -> Json:
             "ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
         }
     )
+
+
+def _beyond_rows(certificate: Certificate, tau: float) -> Json:
+    """over: in how many subgroups the counted difference is over tau by more than chance.  needed: about the rows that
+    tell the difference overall, and in half of the subgroups, to +- precision."""
+    able, over, smallest = certificate.worst_first, 0, []
+    for subgroup in (certificate.subgroups[0], *able):
+        rates = [rate for rate in subgroup.rates if rate.rows and isfinite(rate.rate)]
+        error = sum(rate.rate * (1 - rate.rate) / rate.rows for rate in rates) ** 0.5
+        over += subgroup.difference > tau + 2 * error
+        one, other = sorted((rate.rows / certificate.n for rate in rates), reverse=True)[:2]
+        smallest.append((1 / one + 1 / other, one, other))
+    sure = certificate.precision, certificate.confidence
+    needed = [rows_needed(*smallest[0][1:], *sure)]
+    if able:
+        needed.append(rows_needed(*sorted(smallest[1:])[len(able) // 2][1:], *sure, len(able)))
+    return {"over": over, "needed": needed}
 
 
 def _without_ends(subgroups: Json) -> Json:

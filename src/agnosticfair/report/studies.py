@@ -85,7 +85,7 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     ]
     numbers = certificate if "accuracy" in certificate else scores[0] if scores else {}
     numbers = {key: _finite(numbers.get(key)) for key in ("accuracy", "difference")}
-    entry = _fit_entry(run, content["method"]["name"]) | numbers
+    entry = fit_entry(content, certificate, content["method"]["name"]) | numbers
     study = _study(run, f"{entry['name']} on {content['rows']:,} training rows", [entry], None, mix)
     study |= {"rows": content["rows"], "rows_are": "training rows"}
     trained = (
@@ -105,7 +105,7 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
         numbers = scoring.accuracy(y, p), scoring.gap(metric, y, p, s)
         poor = words.poor(numbers[0], scoring.majority_rate(y), scoring.positive_rate(p))
         methods.append(
-            _fit_entry(run, name)
+            fit_entry(run.content, run.certificate, name)
             | {"accuracy": _finite(numbers[0]), "difference": _finite(numbers[1])}
             | {"warnings": poor}
         )
@@ -118,21 +118,23 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
     return study
 
 
-def _fit_entry(run: Run, name: str) -> Json:
-    content, certificate = run.content, run.certificate
-    method = content["method"]
+def fit_entry(content: Mapping[str, Any], certificate: Mapping[str, Any], name: str) -> Json:
+    """What a page and a card say of a fit.  content: as a run's history has it."""
+    method, limit = content["method"], certificate.get("limit")  # where one was certified
     fairness = method.get("fairness") or {}
-    entry = {"name": name, "outcome": _ended(content), "note": method.get("summary")}
-    entry |= {
+    tau = None if limit is not None else fairness.get("tau")
+    return {
+        "name": name,
+        "outcome": _ended(content),
+        "note": method.get("summary"),
         "warnings": content.get("warnings", []),
         "tau": fairness.get("tau"),
-        "limit": certificate.get("limit"),
-        "scope": words.scope_of(fairness) if certificate.get("limit") is None else words.EVERY,
-        "rule": method.get("rule") is not None,
+        "limit": limit,
+        "scope": words.scope_of(fairness if limit is None else None),
+        "estimated": None if limit is not None else content.get("estimated"),
         "shadow_price": content.get("shadow_price"),
-        **reached(certificate),
+        **reached(certificate, tau),
     }
-    return entry
 
 
 def _doubts(run: Run) -> list[str]:

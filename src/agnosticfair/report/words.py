@@ -12,7 +12,7 @@ import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
 from agnosticfair.data.storage import Decided
-from agnosticfair.fitted import Fit
+from agnosticfair.fitted import TOLERANCE, Fit
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.metrics import METRICS, PARITY
 
@@ -21,6 +21,10 @@ FEW_ROWS = 100
 """A group of fewer rows is warned of."""
 
 FOUR_FIFTHS = 0.8
+TRAINING = "training rows"
+EXPECTED = 0.025
+"""The share of subgroups whose counted difference may be over the limit by two standard errors, by chance."""
+
 EVERY = "in every named subgroup"  # what a limit is about
 OVERALL = "overall"
 SET = "for every reweighting in its set"
@@ -90,11 +94,13 @@ def verdict(study: Json) -> tuple[str, str]:
         where = "" if bound is None else f"; certified at most {upper(bound)}"
         at_worst = f" overall, {highest:.4f} at worst" if able else ""
         return "", f"No limit was asked for: {what} {measured:.4f}{at_worst} on the {rows}{where}."
+    if bound is None and study["rows_are"] == TRAINING and method.get("estimated") and subgroups:
+        return _in_training(method, limit, what)
     surest = (subgroups.get("surest") or {}).get("low")
     over = highest > limit or (surest is not None and surest > limit)
     if over and bound is not None and (outcome := _beyond(study, subgroups, limit, what)):
         return outcome
-    if measured > limit:
+    if measured > limit + (TOLERANCE if rows == TRAINING else 0.0):
         text = f"Broken: {what} {measured:.4f} on the {rows}, and {limit:g} was asked for."
         return "broken", text
     if worst is not None and worst["difference"] > limit:
@@ -141,6 +147,34 @@ def _beyond(study: Json, subgroups: Json, limit: float, what: str) -> tuple[str,
     )
 
 
+def _in_training(method: Json, limit: float, what: str) -> tuple[str, str]:
+    """The verdict of a rule on the rows that it was made of: tau limits its estimates there, and what is counted is
+    over it by chance besides (by more than two standard errors: not by chance)."""
+    estimated, subgroups = method["estimated"], method["subgroups"]
+    worst, over, able = estimated["difference"], subgroups["over"], subgroups["counts"][0]
+    if not estimated["kept"]:
+        return "broken", (
+            f"Broken in training: by the rule's estimates the {what} is up to {worst:.4f}, and {limit:g} was asked "
+            "for: more rounds (--max-rounds) may lower it."
+        )
+    asked = (
+        f"by the rule's estimates the {what} is at most {limit:g} {method.get('scope') or EVERY}"
+    )
+    if worst > limit + TOLERANCE:
+        asked += f" ({worst:.4f} with decisions rounded to yes or no)"
+    are = "is" if over < 2 else "are"
+    counted = f"counted, {over or 'none'} of {able:,} subgroups {are} over it by more than chance"
+    rows = [f"{_rounded(number):,}" for number in subgroups["needed"]]
+    new = (
+        f"New rows: nothing is certified yet; an audit of about {rows[0]} rows tells it overall to "
+    )
+    new += f"±{subgroups['precision']:g}"
+    new += f", of {rows[1]} in half of the subgroups" if len(rows) > 1 else ""
+    if over > EXPECTED * max(able, 1):
+        return "unknown", f"Not known: {asked}; but {counted}. {new}."
+    return "kept", f"Kept in training: {asked}; {counted}. {new}."
+
+
 def _where(subgroup: Json) -> str:
     """A subgroup's place in a sentence.
 
@@ -153,11 +187,6 @@ def _where(subgroup: Json) -> str:
 def _over(method: Json, worst: Json, limit: float, what: str) -> tuple[str, str]:
     """The verdict where a subgroup's measured difference is over the limit."""
     where = f"{worst['difference']:.4f} {_where(worst)}"
-    if method.get("rule") and method.get("certified") is None:
-        return "unknown", (  # its estimates keep the limit, and counts differ by chance
-            f"Not known yet: the rule holds estimates to {limit:g}; counted on the rows of the fit, chance included, "
-            f"the {what} is {where}. Audit rows held out."
-        )
     scope = method.get("scope") or EVERY
     if scope == EVERY:
         return "broken", f"Broken: {what} {where}, and {limit:g} was asked for."
@@ -181,9 +210,13 @@ def _rows_that_would_do(study: Json, able: Sequence[Json], limit: float) -> str:
     if not ends or not study.get("rows"):
         return ""
     more = max((end - value) / (limit - value) for value, end in ends) ** 2
-    rows = study["rows"] * more
+    return f" About {_rounded(study['rows'] * more):,} rows like these would do."
+
+
+def _rounded(rows: float) -> int:
+    """Up to two digits."""
     digits = 10 ** max(0, len(str(ceil(rows))) - 2)
-    return f" About {ceil(rows / digits - 1e-9) * digits:,} rows like these would do."
+    return int(ceil(rows / digits - 1e-9) * digits)
 
 
 def _first(study: Json) -> Json:
@@ -232,7 +265,7 @@ def _worst(study: Json, method: Json) -> tuple[str, str, str] | None:
     elif subgroup.get("high") is not None:
         about += f"; at most {upper(subgroup['high'])}"
     else:
-        about += f", measured on the {study['rows_are']}"
+        about += f", counted on the {study['rows_are']}, chance included"
     return "Worst subgroup", f"{subgroup['difference']:.4f}", about
 
 
