@@ -18,7 +18,6 @@ from agnosticfair.deploy.folder import (
     Settings,
     check_hidden,
     check_site,
-    client_files,
     client_tables,
     client_text,
     read_settings,
@@ -59,7 +58,7 @@ def add_site(folder: Path, key: str, file: Path) -> None:
     pair, keeper = key_pair(key), ""
     if settings.run.get("secure"):
         keeper = _list(settings, lambda sites: {**sites, key: masking_key(pair[".pub"])})
-    files = client_files(settings, key, file, keeper)
+    files = {f"sites/{key}.toml": client_text(client_tables(settings, key, file, keeper))}
     for name, text in (files | {f"keys/{key}{end}": text for end, text in pair.items()}).items():
         write(settings.folder / name, text)
     _with_sites(settings, (*settings.sites, key))
@@ -75,7 +74,7 @@ def remove_site(folder: Path, key: str) -> None:
         check_hidden(len(left), {})
         _list(settings, lambda sites: {k: v for k, v in sites.items() if k != key})
     files = (f"keys/{key}{end}" for end in ("", ".pub", ".sessions"))
-    for name in (*files, f"sites/{key}.toml", f"start-{key}.sh"):
+    for name in (*files, f"sites/{key}.toml"):
         (settings.folder / name).unlink(missing_ok=True)
     _with_sites(settings, left)
 
@@ -182,7 +181,8 @@ def status(folder: Path) -> dict[str, Any]:
         died = "its process died; 'agnosticfair deploy run' goes on from state/checkpoint, if it left one"
         alarms.append(f"run {state['run']} failed: {state['ended'] or died}")
     if (days := (end - datetime.now(UTC)).days) < SOON:
-        alarms.append(f"the TLS certificate ends in {days} days: 'agnosticfair deploy renew'")
+        ends = f"ends in {days} days" if days >= 0 else "has expired"
+        alarms.append(f"the TLS certificate {ends}: 'agnosticfair deploy renew'")
     try:
         server_tls(settings.folder, registered(settings.folder).values())
     except SettingsError as error:

@@ -313,7 +313,7 @@ class Node:
             writer.write(frame({"id": request.get("id"), **answer}, body))
             await writer.drain()
         except (OSError, asyncio.CancelledError):
-            self.trail.write("not sent", **about)  # it may have left in part
+            self.trail.write("not sent", **about, why=plain(why))  # it may have left in part
             raise
         self.trail.write(
             "refused" if why else "answered", **about, why=plain(why), answered=len(body)
@@ -349,7 +349,7 @@ def answer(joined: Joined, request: Mapping[str, Any], content: bytes) -> dict[s
             record["content"] = respond(joined.config, str(request["step"]), content)
         record["rows"] = pin(joined.config, joined.log.with_suffix(".pin"))
     except Exception as error:
-        record["failure"] = reason(error)
+        record["failure"] = plain(reason(error))
         record["detail"] = getattr(error, "detail", "") or located(error)
     return record
 

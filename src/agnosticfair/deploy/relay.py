@@ -20,7 +20,7 @@ from agnosticfair.deploy.folder import Settings, read_settings
 from agnosticfair.deploy.node import Joined, Node, Trail, located, read_joined, run_node
 from agnosticfair.deploy.runner import Live, Notify, locked
 from agnosticfair.deploy.site import reason, versions
-from agnosticfair.errors import FederationError
+from agnosticfair.errors import FederationError, plain
 from agnosticfair.protocol.engines.relay import Relay
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.engines.seam import HELLO, Failure
@@ -49,7 +49,7 @@ class Below:
             rows = json.dumps(sorted(self.engine.rows.items())).encode()
             record["rows"] = hashlib.sha256(rows).hexdigest()
         except Exception as error:
-            record["failure"] = reason(error)
+            record["failure"] = plain(reason(error))
             record["detail"] = located(error)
         return record
 
