@@ -7,12 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agnosticfair.auditing.fits import as_content, certificates
-from agnosticfair.auditing.limit import (
-    CertifiedLimit,
-    fit_within,
-    limit_record,
-    stated_certificates,
-)
+from agnosticfair.auditing.limit import CertifiedLimit, fit_within, limit_content
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.schema import Schema, load_schema
 from agnosticfair.data.summary import check_groups_known, check_labels_known, check_statistics
@@ -48,10 +43,7 @@ def results(
     if certified_limit is None:
         certificate = {"run": run, **certify(fitted, engine, config)}
     else:
-        stated = stated_certificates(certified_limit)
-        content = as_content(stated, {})
-        stated_limit = limit_record(certified_limit, stated[content["sensitive_feature"]])
-        certificate = sealed({"run": run, **content, **stated_limit})
+        certificate = sealed({"run": run, **limit_content(certified_limit)})
     files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}

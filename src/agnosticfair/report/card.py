@@ -125,7 +125,7 @@ def _glance(
         if limit is not None:  # as ``stated_certificates`` has it
             kept, sentence = certificate.upper == limit, certificate.notes[0]
             sealed |= {"limit": limit, "kept": kept, "sentence": sentence}
-        method = fit_entry(content, sealed, fitted.method.name, limit)
+        method = fit_entry(content, sealed, fitted.method.name)
         method |= {"difference": certificate.difference, "accuracy": scores["accuracy"]}
         rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
