@@ -445,7 +445,8 @@ def _request(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tup
 
 # The grid that a reply's numbers lie on: multiples of a power of two that the task settles. Sums over n rows of values
 # up to 2^SPARE_BITS in absolute value are then integers below 2^53 in units of the grid. A float64 adds them up
-# exactly, whoever adds in whatever order, and modulo 2^64 they can be masked (``protocol.secure``) without a bit being lost.
+# exactly, whoever adds in whatever order, and modulo 2^64 they can be masked (``protocol.secure``)
+# without a bit being lost.
 
 SPARE_BITS = 3
 """Bits of a row's value above one."""
