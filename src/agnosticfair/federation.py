@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from agnosticfair import __version__
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.storage import trained_on
@@ -30,7 +31,6 @@ from agnosticfair.data.summary import (
     merge,
 )
 from agnosticfair.data.table import Table
-from agnosticfair.data.wire import taken_apart
 from agnosticfair.errors import DataError, FederationError, SettingsError, SolverError
 from agnosticfair.fitted import Fit as Fit
 from agnosticfair.fitted import fit_of

@@ -18,9 +18,10 @@ import numpy as np
 
 import agnosticfair
 from agnosticfair.data.encoding import Encoding, encode, shown
+from agnosticfair.data.records import put_together, taken_apart
 from agnosticfair.data.storage import Reading, TrainedOn, beside, read_beside, write_atomically
 from agnosticfair.data.table import Table
-from agnosticfair.data.wire import put_together, taken_apart, texts
+from agnosticfair.data.wire import texts
 from agnosticfair.errors import DataError, ModelError
 from agnosticfair.learners import decisions
 from agnosticfair.learners.decisions import Decision, Explanation

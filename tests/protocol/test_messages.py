@@ -12,8 +12,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from safetensors.numpy import save
 
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.summary import SummaryStatistics
-from agnosticfair.data.wire import taken_apart
 from agnosticfair.errors import FederationError
 from agnosticfair.mathematics.basis import by_client, constant, gaussian
 from agnosticfair.mathematics.fairness import Surrogate

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.auditing.fits import certificates
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.schema import Schema, applied
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Column, Table
-from agnosticfair.data.wire import taken_apart
 from agnosticfair.federation import fit, in_process
 from agnosticfair.mathematics.subgroups import SITE
 from agnosticfair.methods import Method

@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from agnosticfair.data.encoding import FEATURE_BITS, exponents
+from agnosticfair.data.records import put_together, taken_apart
 from agnosticfair.data.summary import SummaryStatistics, merge
-from agnosticfair.data.wire import put_together, taken_apart
 from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.protocol.requests import (
     REQUESTS,

@@ -19,9 +19,9 @@ import numpy as np
 
 from agnosticfair.data.axes import FINE, Binning
 from agnosticfair.data.encoding import Encoding
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.rows import Fold
 from agnosticfair.data.summary import SummaryStatistics, counts_shapes
-from agnosticfair.data.wire import taken_apart
 from agnosticfair.errors import existing
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates, Head, strata

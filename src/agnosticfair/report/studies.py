@@ -1,9 +1,9 @@
 """From runs to what a page shows: studies, each some methods on the same rows, as plain JSON.
 
 Every number is one of the run's own files, a mean over its seeds, or counted from its test rows. Of these rows a page
-holds none, but a table of counts for the shift explorer: rows, and rows decided positively, of every (cell, group, label),
-where a cell is one value of each mixed column. Under a weight per value, which is a weight per cell, accuracy and rates
-from the counts are those from the rows.
+holds none, but a table of counts for the shift explorer: rows, and rows decided positively, of every (cell, group,
+label), where a cell is one value of each mixed column. Under a weight per value, which is a weight per cell, accuracy
+and rates from the counts are those from the rows.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data.axes import Binning
+from agnosticfair.data.records import taken_apart
 from agnosticfair.data.summary import MAX_GROUPS
-from agnosticfair.data.wire import taken_apart
 from agnosticfair.errors import existing
 from agnosticfair.learners.estimates import LEARNERS, Estimates, Head, learned, strata
 from agnosticfair.learners.local import LOCAL

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.wire import put_together, taken_apart
+from agnosticfair.data.records import put_together, taken_apart
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.messages import Broadcast, Offer, Reply, bits, joined
 from agnosticfair.protocol.requests import Task
