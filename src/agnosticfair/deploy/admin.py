@@ -126,7 +126,8 @@ def upgrade(place: Path) -> dict[Path, list[str]]:
     for key in settings.sites:
         path, below = settings.folder / "sites" / f"{key}.toml", settings.folder / RELAYS / key
         if path.exists():
-            fresh = client_tables(settings, key, None if below.is_dir() else Path(key))
+            fresh = client_tables(settings, key, None if below.is_dir() else Path())
+            fresh.get("site", {}).pop("file", None)  # where its rows are, only its own file says
             done[path] = _reissue(path, fresh)
         if below.is_dir():
             done |= upgrade(below)
