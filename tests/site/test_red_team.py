@@ -50,8 +50,7 @@ from agnosticfair.privacy.requests import (
     deviations,
 )
 from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, bits
 from agnosticfair.protocol.requests import (
     UNCOUNTED,
     Calibration,
