@@ -91,9 +91,6 @@ class Network:
         Of a step, scaled as in Adam.
     momentum : float
         Of local steps.
-    decisions : bool
-        The constraint holds for the decisions, and the surrogate lends its gradient only; a network can meet tau in the
-        surrogate and break it in what it decides.
     device : str
         'cpu' or 'cuda'.
     """
@@ -104,7 +101,6 @@ class Network:
     batch: int | None = 2048
     rate: float = 0.001
     momentum: float = 0.9
-    decisions: bool = True
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -113,7 +109,6 @@ class Network:
         require(Kind("a number from 0 to below 1", lambda v: 0 <= v < 1), momentum=self.momentum)
         require(_WIDTHS, hidden=self.hidden)
         require(str, name=self.name, device=self.device)
-        require(bool, decisions=self.decisions)
         # a search over settings draws numpy's numbers, of which JSON knows nothing
         object.__setattr__(self, "hidden", tuple(map(int, self.hidden)))
         for name in ("steps", "batch", "rate", "momentum"):

@@ -12,8 +12,7 @@ from scipy.stats import chisquare
 
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Masked, Reply, pack, unpack
+from agnosticfair.protocol.messages import Masked, Reply, bits, pack, unpack
 from agnosticfair.protocol.secure.masks import integers
 
 pytestmark = pytest.mark.slow
