@@ -126,7 +126,8 @@ def upgrade(place: Path) -> dict[Path, list[str]]:
     for key in settings.sites:
         path, below = settings.folder / "sites" / f"{key}.toml", settings.folder / RELAYS / key
         if path.exists():
-            fresh = client_tables(settings, key, None if below.is_dir() else Path(key))
+            fresh = client_tables(settings, key, None if below.is_dir() else Path())
+            fresh.get("site", {}).pop("file", None)  # where its rows are, only its own file says
             done[path] = _reissue(path, fresh)
         if below.is_dir():
             done |= upgrade(below)
@@ -137,19 +138,21 @@ def _reissue(path: Path, fresh: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Write a site's file again: who the coordinator is by ``fresh``, if it says so; else what the file has, and as in
     ``fresh`` what it has not."""
     try:
-        before = tomllib.loads(path.read_text())
+        before = {table: dict(values) for table, values in tomllib.loads(path.read_text()).items()}
         tables = {
             table: {name: value for name, value in before[table].items() if name in KNOWN[table]}
             for table in before
             if table in KNOWN
         }
-    except (OSError, ValueError, AttributeError) as error:
+        for table, values in fresh.items():
+            present = tables.get(table, {})
+            first = {} if table == "coordinator" else present
+            tables[table] = {**present, **values, **first}
+        text = client_text(tables)
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise SettingsError(f"{str(path)!r} is no site's file ({error}): name another") from None
-    for table, values in fresh.items():
-        present = tables.get(table, {})
-        tables[table] = {**present, **values} if table == "coordinator" else {**values, **present}
     draft = path.with_suffix(".draft")
-    write(draft, client_text(tables))
+    write(draft, text)
     try:
         read_relay(draft) if "relay" in tables else read_site(draft)
         draft.replace(path)
