@@ -103,7 +103,7 @@ def test_a_rule_of_nearly_one_answer_says_what_it_costs_and_which_tau_would_do(r
     strict, free = rules
     told = replace(strict, nearly_constant=True).collapsed
     assert told.startswith("tau 0.02 is kept by a nearly constant decision. The limit 0.02")
-    assert "95% would be left at a tau of at most" in told
+    assert "is left; 95% would be at a tau of at most" in told
     assert "learner's own decisions" in replace(free, nearly_constant=True).collapsed
 
 

@@ -635,18 +635,13 @@ def cost_sentences(optimum: Optimum, tau: float) -> tuple[str, ...]:
         )
     if not optimum.retained < SHARES[0]:
         return ()
-    first = (
-        f"The limit {tau:g} leaves {max(optimum.retained, 0.0):.0%} of what the learner gains over a constant "
-        "decision."
-    )
-    words = [first]
-    for share in SHARES:
-        if optimum.retained < share:
-            _, upper = scale_for(share, optimum)
-            words.append(
-                f"{share:.0%} would be left at a tau of at most {_shown(min(tau * upper, 1.0))}."
-            )
-    return tuple(words)
+    taus = [
+        f"{share:.0%} would be at a tau of at most {_shown(min(tau * scale_for(share, optimum)[1], 1.0))}"
+        for share in SHARES
+        if optimum.retained < share
+    ]
+    left = f"{max(optimum.retained, 0.0):.0%} of what the learner gains over a constant decision is left"
+    return (f"With the limit {tau:g} {left}; {', '.join(taus)}.",)
 
 
 def optimality(optimum: Optimum, accuracy: bool = False) -> str:
