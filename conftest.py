@@ -109,9 +109,11 @@ def own_ledgers(ledgers, monkeypatch):
 
 @pytest.fixture(autouse=True, scope="session")
 def silent_progress():
-    """How far the work is, is told by the clock: a busy machine must not add to what a test reads."""
+    """How far the work is, is told by the clock: a busy machine must not add to what a test reads. And no file of a
+    test has to outlast the machine: nothing waits for the disk."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(output, "FIRST", 86_400.0)
+        patch.setattr(os, "fsync", lambda file: None)
         yield
 
 

@@ -49,7 +49,7 @@ BOTH = [
         ({"split": 1}, "split is 1; it must be a bool"),
         ({"centres": np.eye(2)}, "unknown centres array([[1., 0"),
         ({"basis": "gaussian"}, "basis is 'gaussian'; it must be a Basis"),
-        ({"surrogate": 3}, "unknown surrogate 3; there are: sigmoid"),
+        ({"temperature": 0}, f"temperature is 0; {POSITIVE}"),
         ({"network": 5}, "network is 5; it must be a Network"),
         ({"averaging": {"steps": 3}}, "averaging is {'steps': 3}; it must be a Averaging"),
         ({"tua": 0.1}, "unknown setting 'tua'; there are: tau"),

@@ -193,7 +193,7 @@ class Fit:
 
     @property
     def price_of_limit(self) -> str | None:
-        """What the limit costs, of a rule beside the learner's own decisions, and at which tau less; None where little."""
+        """What the limit costs, a rule beside the learner's own decisions, and at which tau less; None where little."""
         said, rule = self.optimum, self.method.rule
         if said is None or rule is None or self.method.fairness is None:
             return self.costs

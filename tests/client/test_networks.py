@@ -34,7 +34,7 @@ from agnosticfair.server import checkpoints, saddle
 
 ROWS = small_table(400, 2)
 TABLES = dealt(ROWS, 3)
-LINEAR = Network("linear", decisions=False, rate=0.01)
+LINEAR = Network("linear", rate=0.01)
 QUICK = Network("mlp", (4,), steps=3, batch=64)
 
 

@@ -239,6 +239,10 @@ def test_a_file_at_a_site_is_written_anew_by_itself_and_keeps_what_was_decided(f
     with pytest.raises(SettingsError, match="min-rows is 0"):
         admin.upgrade(path)
     assert "min-rows = 0" in path.read_text()  # as it was
+    for text in ("x = 1", "site = ", 'x = "y"', "[here]"):
+        (path.parent / "other.toml").write_text(text)
+        with pytest.raises(SettingsError, match=r"other\.toml' is no site's file"):
+            admin.upgrade(path.parent / "other.toml")
     assert not [*path.parent.glob("*.draft")]
 
 

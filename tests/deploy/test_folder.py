@@ -153,7 +153,7 @@ def test_the_documented_commands_are_the_commands(tmp_path, monkeypatch, capsys)
         main(first.split()[1:])
     assert ended.value.code in (0, None)
     for start in starts.split("&"):
-        assert not start.strip() or Path(start.split()[1]).is_file()
+        assert not start.strip() or Path(start.split()[-1]).is_file()
     assert last == capsys.readouterr().out.splitlines()[-1].strip()
 
 

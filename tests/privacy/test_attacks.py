@@ -28,8 +28,7 @@ from agnosticfair.privacy.requests import (
     sensitivity,
 )
 from agnosticfair.protocol.faults import Coordinator
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import pack, unpack
+from agnosticfair.protocol.messages import bits, pack, unpack
 from agnosticfair.protocol.secure.keys import check_offer
 from agnosticfair.site.guard import rehearsed
 

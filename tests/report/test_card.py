@@ -101,7 +101,7 @@ def test_it_says_what_training_was_about():
 
     for page in (said(), said(network=Network())):
         assert "Training aimed at 0.05 for the decisions themselves" in page
-        assert "stand-in" not in page
+        assert "mean log loss" not in page
 
 
 @pytest.mark.parametrize(

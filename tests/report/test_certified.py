@@ -170,7 +170,7 @@ def test_a_certificate_of_a_model_that_came_alone_says_so_and_is_consistent(call
 
 def test_a_limit_that_is_kept_shows_as_kept_and_one_that_is_not_ends_with_its_own_code(call, files):
     send = ("fit", *files, *ROLES, "--precision", 0.9)
-    code, _, _ = call(*send, "--limit", 0.97)
+    code, _, _ = call(*send, "--limit", 0.97, "--run", "run")
     card = Path("model-card.md").read_text()
     assert (code, "Kept: " in card, "Not known" in card) == (0, True, False)
     assert "most 0.9700," in card  # not the smaller bound
@@ -179,5 +179,14 @@ def test_a_limit_that_is_kept_shows_as_kept_and_one_that_is_not_ends_with_its_ow
     content = json.loads(Path("model-sex-certificate.json").read_text())
     assert content["upper"] == 0.97
     assert call("verify", "model-sex-certificate.json")[0] == 0
+    assert call("report", "run")[0] == 0
+    (study,) = page_of(next(Path().rglob("report.html")))["studies"]
+    assert (study["limit"], study["rows"], study["rows_are"]) == (
+        0.97,
+        content["n"],
+        "rows held out",
+    )
+    assert study["glance"]["answer"] in flat(card)
+    assert "certified at most" not in study["glance"]["tiles"][1][2]  # nobody claims it
     assert call(*send, "--limit", 0.01)[0] == 3
     assert Path("model-card.md").exists()

@@ -50,8 +50,7 @@ from agnosticfair.privacy.requests import (
     deviations,
 )
 from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, bits
 from agnosticfair.protocol.requests import (
     UNCOUNTED,
     Calibration,
@@ -75,6 +74,7 @@ from agnosticfair.protocol.requests import (
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
 from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
+from agnosticfair.site import checks
 from agnosticfair.site.guard import Quiet, guarded
 from agnosticfair.site.policy import SitePolicy
 
@@ -216,6 +216,15 @@ def hostile(town):
         replace(task, basis=gaussian(1, 1e-3, "ranges"), centres=np.zeros((1, encoding.width))),
     )
     yield "folds", replace(task, fold=Fold(0, 400))
+
+
+def test_without_a_schema_a_number_cannot_be_asked_for_as_a_category(town):
+    encoding = town.task().encoding
+    (name, *_), *more = encoding.numeric
+    swapped = (*encoding.categorical, (name, ("0", "1")))
+    changed = replace(encoding, numeric=tuple(more), categorical=swapped)
+    with pytest.raises(ValueError, match="its columns are others"):
+        checks._around(changed, encoding, {})
 
 
 def test_whatever_is_refused_the_sentence_is_one(town):

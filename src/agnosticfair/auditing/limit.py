@@ -33,6 +33,7 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit_clients, counting
 from agnosticfair.auditing.certificate import Certificate, limit_sentence, violations
+from agnosticfair.auditing.fits import as_content
 from agnosticfair.auditing.repeats import WEIGHTED, one_of_each, one_of_each_note
 from agnosticfair.data.rows import Fold, folds_by_features
 from agnosticfair.data.schema import Schema
@@ -143,6 +144,13 @@ def limit_record(certified_limit: CertifiedLimit, certificate: Certificate) -> d
     """What is kept of a limit on the strength of one certificate, for its file."""
     sentence = limit_sentence(certified_limit.limit, certified_limit.holds, certificate)
     return {"limit": certified_limit.limit, "kept": certified_limit.holds, "sentence": sentence}
+
+
+def limit_content(certified_limit: CertifiedLimit) -> dict[str, Any]:
+    """The certificate of a limit as a run leaves it: the worst feature's, with what is kept and what the others say."""
+    stated = stated_certificates(certified_limit)
+    content = as_content(stated, {})
+    return content | limit_record(certified_limit, stated[content["sensitive_feature"]])
 
 
 @dataclass(frozen=True)

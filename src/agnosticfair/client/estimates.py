@@ -19,8 +19,7 @@ from agnosticfair.mathematics.subgroups import (
     subgroup_sums,
     sums_at,
 )
-from agnosticfair.protocol.grid import base_bits
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, base_bits
 from agnosticfair.protocol.requests import Calibration, SubgroupMasses, Task
 
 

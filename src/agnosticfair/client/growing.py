@@ -15,8 +15,7 @@ from agnosticfair.errors import FederationError
 from agnosticfair.learners.estimates import targets
 from agnosticfair.mathematics.boosting import GRADIENT_BITS, CodedRows
 from agnosticfair.mathematics.trees import unpack
-from agnosticfair.protocol.grid import base_bits
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, base_bits
 from agnosticfair.protocol.requests import FineCounts, Level, Task
 
 

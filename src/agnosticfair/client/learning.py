@@ -21,8 +21,7 @@ from agnosticfair.learners.estimates import Head, targets
 from agnosticfair.learners.linear import compact
 from agnosticfair.mathematics.linear import log_loss, sigmoid
 from agnosticfair.mathematics.subgroups import cross
-from agnosticfair.protocol.grid import base_bits, exponents
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, base_bits, exponents
 from agnosticfair.protocol.requests import Learn, Task, hessian_numbers
 
 COMBINED = 600

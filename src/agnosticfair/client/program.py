@@ -20,8 +20,7 @@ from agnosticfair.mathematics.scores import (
     utility,
 )
 from agnosticfair.mathematics.subgroups import cross, sizes_of
-from agnosticfair.protocol.grid import base_bits
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, base_bits
 from agnosticfair.protocol.requests import ProgramSums, Task
 
 

@@ -18,8 +18,7 @@ from agnosticfair.client.learning import learn
 from agnosticfair.client.program import program
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import DataError, FederationError
-from agnosticfair.protocol.grid import on_grid
-from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
+from agnosticfair.protocol.messages import Broadcast, Candidates, Reply, on_grid
 from agnosticfair.protocol.requests import step_of
 
 Answer = SummaryStatistics | Candidates | Reply

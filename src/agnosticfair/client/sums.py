@@ -21,8 +21,7 @@ from agnosticfair.mathematics.basis import (
 )
 from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives, on_grid
 from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, fields_of, of_fair, of_loss, row_values
-from agnosticfair.protocol.grid import base_bits, exponents
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, base_bits, exponents
 from agnosticfair.protocol.requests import Average, Sums, Task, Trials
 
 KERNEL_BITS = 14

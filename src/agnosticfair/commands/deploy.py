@@ -133,8 +133,8 @@ def init(
     sites_of = (_sites(sites), roles, run, host, port, min_rows, secure, agreed, places)
     write_folder(folder, Federation(*sites_of))
     print(f"Written: {folder}. Start the sites, each in a terminal of its own:")
-    for script in sorted(folder.rglob("start-*.sh")):
-        print(f"  sh {script}")
+    for file in sorted(folder.rglob("sites/*.toml")):
+        print(f"  agnosticfair deploy {'relay' if file.stem in places else 'site'} {file}")
     print(f"then train:\n  agnosticfair deploy run {folder}")
 
 
@@ -312,7 +312,7 @@ def add_site(
     ((key, file),) = _sites(site).items()
     admin.add_site(folder, key, file)
     print(
-        f"Written: {folder}/sites/{key}.toml and keys/{key}; start it by sh {folder}/start-{key}.sh"
+        f"Written: keys/{key} and the site's file: agnosticfair deploy site {folder}/sites/{key}.toml"
     )
 
 

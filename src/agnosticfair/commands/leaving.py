@@ -49,7 +49,7 @@ def leave(
     """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
     folder for them. What is promised was certified on rows held out."""
     from agnosticfair.auditing.fits import as_content, certificates
-    from agnosticfair.auditing.limit import stated_certificates
+    from agnosticfair.auditing.limit import limit_content, stated_certificates
     from agnosticfair.report import card
     from agnosticfair.report.page import card_files
     from agnosticfair.report.words import poor_fit
@@ -66,7 +66,10 @@ def leave(
     if run is not None:  # each is another pass over the rows
         about: dict[str, Any] = {"target": target, "training_rows": measures}
         about["warnings"] = warned(measures, partial(poor_fit, fitted))
-        extra_files = record.run_files(fitted, clients, as_content(*certified), **about)
+        content = (
+            as_content(*certified) if certified_limit is None else limit_content(certified_limit)
+        )
+        extra_files = record.run_files(fitted, clients, content, **about)
         write_files(run, extra_files)
     cards, answer = {}, ""
     if not any(source.streamed for source in clients.values()):  # a card is made of rows in memory

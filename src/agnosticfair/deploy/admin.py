@@ -18,7 +18,6 @@ from agnosticfair.deploy.folder import (
     Settings,
     check_hidden,
     check_site,
-    client_files,
     client_tables,
     client_text,
     read_settings,
@@ -59,7 +58,7 @@ def add_site(folder: Path, key: str, file: Path) -> None:
     pair, keeper = key_pair(key), ""
     if settings.run.get("secure"):
         keeper = _list(settings, lambda sites: {**sites, key: masking_key(pair[".pub"])})
-    files = client_files(settings, key, file, keeper)
+    files = {f"sites/{key}.toml": client_text(client_tables(settings, key, file, keeper))}
     for name, text in (files | {f"keys/{key}{end}": text for end, text in pair.items()}).items():
         write(settings.folder / name, text)
     _with_sites(settings, (*settings.sites, key))
@@ -75,7 +74,7 @@ def remove_site(folder: Path, key: str) -> None:
         check_hidden(len(left), {})
         _list(settings, lambda sites: {k: v for k, v in sites.items() if k != key})
     files = (f"keys/{key}{end}" for end in ("", ".pub", ".sessions"))
-    for name in (*files, f"sites/{key}.toml", f"start-{key}.sh"):
+    for name in (*files, f"sites/{key}.toml"):
         (settings.folder / name).unlink(missing_ok=True)
     _with_sites(settings, left)
 
@@ -127,7 +126,8 @@ def upgrade(place: Path) -> dict[Path, list[str]]:
     for key in settings.sites:
         path, below = settings.folder / "sites" / f"{key}.toml", settings.folder / RELAYS / key
         if path.exists():
-            fresh = client_tables(settings, key, None if below.is_dir() else Path(key))
+            fresh = client_tables(settings, key, None if below.is_dir() else Path())
+            fresh.get("site", {}).pop("file", None)  # where its rows are, only its own file says
             done[path] = _reissue(path, fresh)
         if below.is_dir():
             done |= upgrade(below)
@@ -138,19 +138,21 @@ def _reissue(path: Path, fresh: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Write a site's file again: who the coordinator is by ``fresh``, if it says so; else what the file has, and as in
     ``fresh`` what it has not."""
     try:
-        before = tomllib.loads(path.read_text())
+        before = {table: dict(values) for table, values in tomllib.loads(path.read_text()).items()}
         tables = {
             table: {name: value for name, value in before[table].items() if name in KNOWN[table]}
             for table in before
             if table in KNOWN
         }
-    except (OSError, ValueError, AttributeError) as error:
+        for table, values in fresh.items():
+            present = tables.get(table, {})
+            first = {} if table == "coordinator" else present
+            tables[table] = {**present, **values, **first}
+        text = client_text(tables)
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise SettingsError(f"{str(path)!r} is no site's file ({error}): name another") from None
-    for table, values in fresh.items():
-        present = tables.get(table, {})
-        tables[table] = {**present, **values} if table == "coordinator" else {**values, **present}
     draft = path.with_suffix(".draft")
-    write(draft, client_text(tables))
+    write(draft, text)
     try:
         read_relay(draft) if "relay" in tables else read_site(draft)
         draft.replace(path)
@@ -182,7 +184,8 @@ def status(folder: Path) -> dict[str, Any]:
         died = "its process died; 'agnosticfair deploy run' goes on from state/checkpoint, if it left one"
         alarms.append(f"run {state['run']} failed: {state['ended'] or died}")
     if (days := (end - datetime.now(UTC)).days) < SOON:
-        alarms.append(f"the TLS certificate ends in {days} days: 'agnosticfair deploy renew'")
+        ends = f"ends in {days} days" if days >= 0 else "has expired"
+        alarms.append(f"the TLS certificate {ends}: 'agnosticfair deploy renew'")
     try:
         server_tls(settings.folder, registered(settings.folder).values())
     except SettingsError as error:

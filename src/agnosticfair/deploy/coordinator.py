@@ -7,12 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agnosticfair.auditing.fits import as_content, certificates
-from agnosticfair.auditing.limit import (
-    CertifiedLimit,
-    fit_within,
-    limit_record,
-    stated_certificates,
-)
+from agnosticfair.auditing.limit import CertifiedLimit, fit_within, limit_content
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.schema import Schema, load_schema
 from agnosticfair.data.summary import check_groups_known, check_labels_known, check_statistics
@@ -27,7 +22,7 @@ from agnosticfair.protocol.messages import digest
 from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.runs import provenance as record
 from agnosticfair.runs.provenance import as_json
-from agnosticfair.settings import from_config
+from agnosticfair.settings import from_config, names_of
 from agnosticfair.threads import one_thread
 
 
@@ -48,10 +43,7 @@ def results(
     if certified_limit is None:
         certificate = {"run": run, **certify(fitted, engine, config)}
     else:
-        stated = stated_certificates(certified_limit)
-        content = as_content(stated, {})
-        stated_limit = limit_record(certified_limit, stated[content["sensitive_feature"]])
-        certificate = sealed({"run": run, **content, **stated_limit})
+        certificate = sealed({"run": run, **limit_content(certified_limit)})
     files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}
@@ -112,8 +104,7 @@ def method_of(config: Mapping[str, Any]) -> Method:
 
 def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The sensitive columns of a run's configuration, which has commas between them."""
-    names = (word.strip() for word in str(config.get("sensitive-features", "")).split(","))
-    return tuple(name for name in names if name) or None
+    return names_of(str(config.get("sensitive-features", ""))) or None
 
 
 def policy_of(config: Mapping[str, Any]) -> Policy:
@@ -130,9 +121,7 @@ def run_fit(
     """The fit of a run's settings, and what it promises where there is a limit."""
     names, chosen = sensitive_features_of(config), method_of(config)
     how = {**_arguments(config), "positive": config["positive"] or None, "on_round": on_round}
-    if config.get(
-        "epsilon"
-    ):  # every site adds its share of the noise, and counts it in its own ledger
+    if config.get("epsilon"):  # each site adds its share of the noise, and has a ledger of its own
         budget = Budget(config["epsilon"], config["delta"], max_rows=config.get("site-rows", 0))
         del how["seed"]
         return fit_private(engine, chosen, budget=budget, sensitive_features=names, **how), None

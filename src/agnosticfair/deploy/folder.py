@@ -1,4 +1,4 @@
-"""The folder of a federation of sites: its settings, TLS files for a test, keys, a file per site, start scripts.
+"""The folder of a federation of sites: its settings, TLS files for a test, keys, a file per site.
 
 Everything in it is plain text that a person can read; what is secret is readable by its owner only. It
 can be moved: paths in it are taken from where the folder is.
@@ -216,8 +216,8 @@ def _write_place(
     for name, text in files.items():
         write(settings.folder / name, text)
     for key in settings.sites:
-        for name, text in client_files(settings, key, plan.sites.get(key), keeper).items():
-            write(settings.folder / name, text)
+        tables = client_tables(settings, key, plan.sites.get(key), keeper)
+        write(settings.folder / "sites" / f"{key}.toml", client_text(tables))
 
 
 def _below(settings: Settings, relay: str, plan: Federation) -> Settings:
@@ -347,29 +347,10 @@ def client_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def client_files(
-    settings: Settings, key: str, file: Path | None, keeper: str = ""
-) -> dict[str, str]:
-    """The one file of a site or a relay, and a script that starts it where everything is on one machine."""
-    kind = "relay" if file is None else "site"
-    script = f"""#!/bin/sh
-# The {kind} {key}, where everything is on one machine.
-set -eu
-cd "$(dirname "$0")"
-exec agnosticfair deploy {kind} sites/{key}.toml
-"""
-    text = client_text(client_tables(settings, key, file, keeper))
-    return {f"sites/{key}.toml": text, f"start-{key}.sh": script}
-
-
-MODES = {"": 0o600, ".key": 0o600, ".sh": 0o755}
-"""By the end of a file's name, who may read it; keys have none, or .key."""
-
-
 def write(path: Path, text: str) -> None:
     """Write a file of the folder, whole or not at all; a key is its owner's alone from the start."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically({path: text.encode()}, MODES.get(path.suffix, 0o644))
+    write_atomically({path: text.encode()}, 0o600 if path.suffix in ("", ".key") else 0o644)
 
 
 def _lines(values: Mapping[str, Any]) -> str:

@@ -313,7 +313,7 @@ class Node:
             writer.write(frame({"id": request.get("id"), **answer}, body))
             await writer.drain()
         except (OSError, asyncio.CancelledError):
-            self.trail.write("not sent", **about)  # it may have left in part
+            self.trail.write("not sent", **about, why=plain(why))  # it may have left in part
             raise
         self.trail.write(
             "refused" if why else "answered", **about, why=plain(why), answered=len(body)
@@ -340,18 +340,26 @@ def status(joined: Joined) -> tuple[bool, str]:
 
 
 def answer(joined: Joined, request: Mapping[str, Any], content: bytes) -> dict[str, Any]:
-    """A site's answer; what goes wrong travels as a sentence.  detail: for the site's own log."""
-    record: dict[str, Any] = {"site": joined.site}
-    try:
-        if request["step"] == HELLO:
-            record["about"] = hello(joined.config)
+    """A site's answer."""
+
+    def answered() -> dict[str, Any]:
+        step = str(request["step"])
+        if step == HELLO:
+            record: dict[str, Any] = {"about": hello(joined.config)}
         else:
-            record["content"] = respond(joined.config, str(request["step"]), content)
-        record["rows"] = pin(joined.config, joined.log.with_suffix(".pin"))
+            record = {"content": respond(joined.config, step, content)}
+        return record | {"rows": pin(joined.config, joined.log.with_suffix(".pin"))}
+
+    return reported(joined.site, answered)
+
+
+def reported(site: str, answered: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """An answer as it is sent; what goes wrong travels as a sentence.  detail: for the site's own log."""
+    try:
+        return {"site": site, **answered()}
     except Exception as error:
-        record["failure"] = reason(error)
-        record["detail"] = getattr(error, "detail", "") or located(error)
-    return record
+        detail = getattr(error, "detail", "") or located(error)
+        return {"site": site, "failure": plain(reason(error)), "detail": detail}
 
 
 def located(error: Exception) -> str:

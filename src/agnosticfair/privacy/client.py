@@ -31,8 +31,7 @@ from agnosticfair.privacy.requests import (
     PrivateRates,
     clip_of,
 )
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, bits
 from agnosticfair.protocol.requests import Task
 
 

@@ -104,7 +104,10 @@ def fit_private(
         server.check_missing(method, imagined(schema))
         begun = server.plan(method, imagined(schema), plain_coordinator.keys, **whom)
         begun = binned(begun, schema.bins)
-        fit = fit_digest(begun, schema, rounds)
+        about_fit = [begun.task.id, schema.digest, rounds, repr(begun.method)]
+        fit = hashlib.sha256(
+            json.dumps(about_fit).encode()
+        ).hexdigest()  # which tells it from others
         coordinator.reserve(fit, rounds, begun.task)
         plan, groups = _plan(coordinator, begun, schema)
         problem, history = _problem(coordinator, plan, groups), list[dict]()
@@ -181,12 +184,6 @@ def _private_rule(method: Method) -> Rule:
             f"has no {' and no '.join(unknown)} as given; leave that out, or epsilon"
         )
     return replace(rule, learner="linear")
-
-
-def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
-    """What tells one private fit from another: its method, its task, its schema and its rounds."""
-    content = [plan.task.id, schema.digest, rounds, repr(plan.method)]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def rehearsed_sites(

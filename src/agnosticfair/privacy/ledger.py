@@ -39,8 +39,7 @@ from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
 from agnosticfair.errors import FederationError, SettingsError, existing, needing
 from agnosticfair.privacy.requests import SHARES, PrivatePlan, check_private, deviations
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
+from agnosticfair.protocol.messages import Broadcast, Reply, bits, pack, unpack
 from agnosticfair.protocol.requests import step_of
 from agnosticfair.protocol.secure.masks import request_digest
 

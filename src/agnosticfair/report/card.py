@@ -125,7 +125,7 @@ def _glance(
         if limit is not None:  # as ``stated_certificates`` has it
             kept, sentence = certificate.upper == limit, certificate.notes[0]
             sealed |= {"limit": limit, "kept": kept, "sentence": sentence}
-        method = fit_entry(content, sealed, fitted.method.name, limit)
+        method = fit_entry(content, sealed, fitted.method.name)
         method |= {"difference": certificate.difference, "accuracy": scores["accuracy"]}
         rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
@@ -345,19 +345,15 @@ def _subgroups(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
 
 def _aimed(method: Method, fairness: Fairness) -> str:
     """What training held the decisions to."""
-    network = method.network
     if method.rule is not None:
         chance = "Counted rates differ by chance besides, the more the smaller a subgroup is."
         return f"tau is {fairness.tau:g}. {TAU} {chance}"
-    if fairness.measured.kind == "sigmoid" and (network is None or network.decisions):
+    if fairness.measured.kind == "sigmoid":
         return (
             f"Training aimed at {fairness.tau:g} for the decisions themselves, over its own set and the rows it had; "
             "the certificate has a set of its own."
         )
-    return (
-        f"Training held a smooth stand-in for the decisions within {fairness.tau:g}, not the decisions "
-        "themselves; the certificate is about the decisions."
-    )
+    return f"Training held every group's mean log loss within {fairness.tau:g}; the certificate is about decisions."
 
 
 def _limits(fitted: Fit, scores: Mapping[str, Any], groups: Mapping[str, np.ndarray]) -> Section:

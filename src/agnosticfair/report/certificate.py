@@ -200,7 +200,8 @@ def reached(certificate: Mapping[str, Any], tau: float | None = None) -> Json:
         return {"certified": None}
     parsed = Certificate.from_json(certificate)
     subgroups, kept = subgroups_of(parsed), certificate.get("kept")
-    if tau is not None and not parsed.held_out:
+    compares = not METRICS[parsed.metric].bounds
+    if tau is not None and compares and not parsed.held_out:
         subgroups |= _beyond_rows(parsed, tau)
     if kept:  # other bounds are of a model that these rows have chosen
         subgroups = _without_ends(subgroups)

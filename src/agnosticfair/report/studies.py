@@ -76,7 +76,7 @@ def metric_of(run: Run) -> str:
 
 
 def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
-    """A fit by itself: measured on its training rows, certified over its clients."""
+    """A fit by itself: measured and certified over its clients' training rows, or over rows held out for a limit."""
     content, certificate = run.content, run.certificate
     scores = [
         e
@@ -88,13 +88,13 @@ def _of_fit(run: Run, mix: Sequence[str]) -> list[Json]:
     entry = fit_entry(content, certificate, content["method"]["name"]) | numbers
     study = _study(run, f"{entry['name']} on {content['rows']:,} training rows", [entry], None, mix)
     study |= {"rows": content["rows"], "rows_are": "training rows"}
-    study |= certified(certificate)
-    study |= _by_client(scores, entry["name"])
-    study["warnings"] = [
-        "Measured on the rows it was trained on: expect less on others. Give test rows by --test.",
-        *_doubts(run),
-    ]
-    return [study]
+    trained = (
+        "Measured on the rows it was trained on: expect less on others. Give test rows by --test."
+    )
+    study["warnings"] = [trained, *_doubts(run)]
+    if entry["limit"] is not None:  # certified on rows held out from the fit
+        study |= {"rows": certificate["n"], "rows_are": "rows held out", "warnings": _doubts(run)}
+    return [study | certified(certificate) | _by_client(scores, entry["name"])]
 
 
 def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
@@ -118,14 +118,9 @@ def _of_fits(fits: Sequence[Run], tested: Decided, mix: Sequence[str]) -> Json:
     return study
 
 
-def fit_entry(
-    content: Mapping[str, Any],
-    certificate: Mapping[str, Any],
-    name: str,
-    limit: float | None = None,
-) -> Json:
-    """What a page and a card say of a fit.  content: as a run's history has it.  limit: where one was certified."""
-    method = content["method"]
+def fit_entry(content: Mapping[str, Any], certificate: Mapping[str, Any], name: str) -> Json:
+    """What a page and a card say of a fit.  content: as a run's history has it."""
+    method, limit = content["method"], certificate.get("limit")  # where one was certified
     fairness = method.get("fairness") or {}
     tau = None if limit is not None else fairness.get("tau")
     return {
@@ -134,6 +129,7 @@ def fit_entry(
         "note": method.get("summary"),
         "warnings": content.get("warnings", []),
         "tau": fairness.get("tau"),
+        "limit": limit,
         "scope": words.scope_of(fairness if limit is None else None),
         "estimated": None if limit is not None else content.get("estimated"),
         "shadow_price": content.get("shadow_price"),
@@ -212,7 +208,9 @@ def _study(
         "explorer": None,
         "clients": [],
         "facts": {},
-        "limit": next((m["tau"] for m in methods if m.get("tau") is not None), None),
+        "limit": next(
+            (m[k] for k in ("limit", "tau") for m in methods if m.get(k) is not None), None
+        ),
         "warnings": words.doubts_of_methods(methods),
     }
     if rows is not None:

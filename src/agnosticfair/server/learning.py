@@ -18,8 +18,7 @@ from agnosticfair.learners.linear import WEIGHT_BITS
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.quadratic import lbfgs_step
 from agnosticfair.methods import Method
-from agnosticfair.protocol.grid import exponents
-from agnosticfair.protocol.messages import Reply
+from agnosticfair.protocol.messages import Reply, exponents
 from agnosticfair.protocol.requests import Learn, hessian_numbers
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.mathematics.multipliers import (
     At,
+    Coordinates,
     Mixtures,
     RateLimits,
     WorstUtility,
@@ -73,6 +74,11 @@ class ProgramState:
         there = {*at.j.tolist(), *at.other.tolist()}
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
+    @property
+    def decided(self) -> tuple[Coordinates, At]:
+        """What is compared, and the point that the rule decides by."""
+        return existing(self.inner.at), existing(self.inner.hard or self.inner.here)
+
 
 def suits(method: Method) -> bool:
     """Never by itself: a rule's learners come before it (``server.rule``)."""
@@ -91,8 +97,7 @@ def weight_functions(plan: Plan) -> int:
 
 
 def limits_of(plan: Plan) -> RateLimits:
-    fairness, rule = fairness_of(plan.method), plan.method.rule
-    assert rule is not None
+    fairness, rule = fairness_of(plan.method), existing(plan.method.rule)
     if metric_of(fairness.metric).bounds:
         raise SettingsError(
             f"a rule limits differences of rates, not {fairness.metric!r}: take demographic_parity, "
@@ -130,8 +135,7 @@ def limits_of(plan: Plan) -> RateLimits:
 
 def init(plan: Plan, beginning: Beginning) -> ProgramState:
     """Before the first round; or at the multipliers with which a similar program ended."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     start = None if beginning.start is None else beginning.start.w
     inner = program.init(limits_of(plan), float(plan.task.n), len(plan.compared.names), start)
     return ProgramState(inner, rule.error_costs(plan.base_rate), plan.compared.names)
@@ -153,8 +157,7 @@ def step(state: ProgramState, reply: Reply) -> ProgramState:
 
 def _with_optimum(state: ProgramState, reply: Reply) -> ProgramState:
     """One round of a program with larger limits."""
-    assert state.aside is not None
-    aside = program.step(state.aside, reply.sums)
+    aside = program.step(existing(state.aside), reply.sums)
     if aside.stage == "done":
         bounds = optimum(aside)
         more = (state.scale, min(bounds.utility, bounds.bound))
@@ -180,8 +183,7 @@ def _ended(state: ProgramState) -> ProgramState:
 
 def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
-    at, here = inner.at, inner.here
-    assert at is not None and here is not None  # noqa: PT018
+    at, here = existing(inner.at), existing(inner.here)
     of = inner.hard if inner.hard is not None and _unchanged(inner) else here
     return unsettled(at, of)
 
@@ -193,10 +195,7 @@ def _unchanged(inner: State) -> bool:
 
 def entry(state: ProgramState, accepted: bool) -> dict[str, Any]:
     """A round's record: of the accepted point, and at the end of the rule as it decides."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    at = inner.at
-    assert of is not None and at is not None  # noqa: PT018
+    inner, (at, of) = state.inner, state.decided
     false_positive, false_negative = state.error_costs
     positives = (inner.totals[0] + false_positive) / (false_negative + false_positive)
     fields = {
@@ -258,37 +257,29 @@ def statements(state: ProgramState) -> tuple[str, ...]:
 
 def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
     """A, (K, P), and the shift of the positive rate: what a model decides by."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    assert of is not None and inner.at is not None  # noqa: PT018
-    return inner.at.coefficients(of.x), float(of.x[-1])
+    at, of = state.decided
+    return at.coefficients(of.x), float(of.x[-1])
 
 
 def weights_of(state: ProgramState) -> np.ndarray | None:
     """How much each weight function's utility counts, (K,); None for the mean."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    assert of is not None and inner.at is not None  # noqa: PT018
-    return inner.at.weights(of.x)
+    at, of = state.decided
+    return at.weights(of.x)
 
 
 def multipliers_of(state: ProgramState) -> tuple[np.ndarray, ...]:
     """The weight function, both groups, and the multiplier of every comparison that the rule pays for, the most
     first; a positive one holds the first group back."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    assert of is not None and inner.at is not None  # noqa: PT018
-    x = of.x[: len(inner.at.k)]
+    at, of = state.decided
+    x = of.x[: len(at.k)]
     order = np.argsort(-np.abs(x), kind="stable")[: int((x != 0).sum())]
-    return inner.at.k[order], inner.at.j[order], inner.at.other[order], x[order]
+    return at.k[order], at.j[order], at.other[order], x[order]
 
 
 def by_subgroup(state: ProgramState) -> np.ndarray:
     """The largest estimated difference of decisions in every weight function but overall, (K - 1,); -inf where nothing
     can be compared."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    assert of is not None and inner.at is not None  # noqa: PT018
-    differences = np.full(len(inner.limits.tau), -np.inf)
-    np.maximum.at(differences, inner.at.k, np.abs(of.differences[: len(inner.at.k)]))
+    at, of = state.decided
+    differences = np.full(len(state.inner.limits.tau), -np.inf)
+    np.maximum.at(differences, at.k, np.abs(of.differences[: len(at.k)]))
     return differences[:-1]

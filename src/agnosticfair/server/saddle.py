@@ -3,9 +3,8 @@
     min_w  Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
     subject to  <C, psi(w)> <= tau  for every cut C of the fairness adversary's set
 
-as in the exact solver, whose sets, metrics and cuts these are. psi is of the decisions, or of the
-surrogate (``Network.decisions``); the gradient is the surrogate's in either case. The server keeps a pool of
-cuts, worst ones of past rounds, each with a multiplier. In a round it
+as in the exact solver, whose sets, metrics and cuts these are. psi is of the decisions; the gradient
+is the surrogate's. The server keeps a pool of cuts, worst ones of past rounds, each with a multiplier. In a round it
 
   * averages what the clients moved, w <- w + sum_k n_k (w_k - w) / n;
   * adds the cuts that are worst at w, by the exact oracle, to the pool;
@@ -188,9 +187,8 @@ def request(state: SaddleState) -> TrainNetwork:
 
 
 def constrained(state: SaddleState, sums: Mapping[str, np.ndarray]) -> np.ndarray:
-    """psi, (G, F + 1): of what the constraint is about."""
-    of_rates = state.fairness.measured.kind == "sigmoid"
-    return sums["psi_hat" if state.network.decisions and of_rates else "psi_g"]
+    """psi, (G, F + 1): of what the constraint is about, decisions or losses."""
+    return sums["psi_g" if state.fairness.measured.kind == "loss" else "psi_hat"]
 
 
 def evaluate(state: SaddleState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:

@@ -276,7 +276,8 @@ def rehearsed(
         raise SettingsError(
             "secure sums over an engine need its sites' public keys: give them as secure={site: key}"
         )
-    check_installed()
+    with needing("secure", "secure sums need the package 'cryptography'"):
+        import cryptography  # noqa: F401
     identities = [new_identity(name) for name in engine.clients()]
     roster = {identity.site: identity.public for identity in identities}
     check_roster(roster, 2)
@@ -311,9 +312,3 @@ def rehearsal_policy(
     common = SitePolicy("", sites, False, epsilon, schema, min_rows=1, site_rows=site_rows)
     values: dict[str, Any] = dict.fromkeys(consents, True)
     return replace(common, fold_seed=None, rehearsal=True, **values)
-
-
-def check_installed() -> None:
-    """Raise, with the remedy, where the library of ciphers is missing."""
-    with needing("secure", "secure sums need the package 'cryptography'"):
-        import cryptography  # noqa: F401

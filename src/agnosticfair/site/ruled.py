@@ -51,10 +51,7 @@ def _estimates(by: Judgement, task: Task) -> None:
     need(estimates.heads and not estimates.heads[0].features, "the first head is not the label's")
     need(estimates.folds in (0, *by.policy.folds), f"{estimates.folds} folds are not agreed on")
     check_fold_seed(by, estimates.seed)
-    need(
-        not estimates.columns or len(estimates.columns) == len(estimates.heads),
-        "heads lack columns",
-    )
+    need(len(estimates.columns) in (0, len(estimates.heads)), "heads lack columns")
     for name in filter(None, estimates.columns):
         # its range was sent before: whether a row lies outside would be an answer
         low, high = by.outline.numeric.get(name, (-1.0, -1.0))
@@ -83,7 +80,7 @@ def _rule(by: Judgement, task: Task) -> None:
     rule = existing(task.rule)
     need(task.estimates is not None, "a rule lacks estimates")
     need(np.isfinite(rule.coefficients).all() and isfinite(rule.shift), "a rule is not finite")
-    need(all(isfinite(price) and price > 0 for price in rule.error_costs), "its prices are none")
+    _prices(rule.error_costs)
     need(rule.weights is None or np.isfinite(rule.weights).all(), "a rule is not finite")
     size = 1
     if rule.subgroups is not None:
@@ -96,6 +93,10 @@ def _rule(by: Judgement, task: Task) -> None:
     shape = size, len(strata(existing(task.estimates).heads))
     need(rule.coefficients.shape == shape, "a rule has not a coefficient for each subgroup")
     need(rule.weights is None or rule.weights.shape == shape[:1], "a rule has odd weights")
+
+
+def _prices(prices: Sequence[float]) -> None:
+    need(all(isfinite(price) and price > 0 for price in prices), "its prices are none")
 
 
 def _heads(by: Judgement, heads: Sequence[Head]) -> None:
@@ -191,10 +192,7 @@ def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
     for name, value in taken_apart(request)[1].items():
         need(np.isfinite(value).all(), f"{name!r} is not finite")
     if request.step == "program":
-        need(
-            all(isfinite(price) and price > 0 for price in request.error_costs),
-            "its prices are none",
-        )
+        _prices(request.error_costs)
         _points(request.points, task)
         few = request.points.directions is not None and task.n // HESSIAN_ROWS > MAX_FOLDS
         # the draw of rows is a fold whose number is sent: n

@@ -14,7 +14,6 @@ from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.faults import Coordinator
-from agnosticfair.protocol.grid import base_bits, on_grid, rounded
 from agnosticfair.protocol.messages import (
     Agreement,
     Broadcast,
@@ -22,7 +21,10 @@ from agnosticfair.protocol.messages import (
     Offer,
     Reply,
     add_up,
+    base_bits,
+    on_grid,
     pack,
+    rounded,
     unpack,
 )
 from agnosticfair.protocol.requests import UNCOUNTED, Sums

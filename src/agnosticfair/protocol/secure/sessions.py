@@ -318,9 +318,9 @@ class Opened:
     keys: Mapping[str, bytes] | None = field(default=None, repr=False)
 
 
-def open_session(send: Send, roster: Roster, min_sites: int = 2) -> Opened:
+def open_session(send: Send, roster: Roster) -> Opened:
     """Collect the sites' signed masking keys, and hand all of them to each."""
-    check_roster(roster, min_sites)
+    check_roster(roster, 2)
     session, secret = secrets.token_hex(16), secrets.token_bytes(32)
     relayed = any(relay_of(site) != site for site in roster)
     invitation = Invitation(session, dict(roster), "" if relayed else public_half(secret))
