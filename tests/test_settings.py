@@ -110,10 +110,10 @@ def test_numbers_of_numpy_are_numbers():
 def test_the_default_is_one_for_all_commands():
     from inspect import signature
 
-    from agnosticfair.commands import deploy, fit, messages, tune
+    from agnosticfair.commands import data, deploy, fit
     from agnosticfair.methods import DEFAULT, method
 
-    commands = (fit.fit, tune.tune, messages.explain_messages, deploy.init)
+    commands = (fit.fit, fit.tune, data.explain_messages, deploy.init)
     assert {signature(command).parameters["method"].default for command in commands} == {DEFAULT}
     assert method(DEFAULT).name == "rule"
     assert method(DEFAULT, kernels=5).name == "agnosticfair"

@@ -16,11 +16,8 @@ from agnosticfair.commands import (
     data,
     deploy,
     fit,
-    messages,
     monitor,
-    tune,
     use,
-    verify,
 )
 from agnosticfair.commands.options import grouped
 from agnosticfair.errors import AgnosticFairError, plain
@@ -35,13 +32,13 @@ app = typer.Typer(
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Train and use": (
         *(data.data, fit.fit, use.evaluate, use.predict),
-        *(tune.tune, use.export, data.list_methods),
+        *(fit.tune, use.export, data.list_methods),
     ),
     "Judge": (
-        *(audit.plan_audit, audit.audit, verify.verify, use.report),
+        *(audit.plan_audit, audit.audit, audit.verify, use.report),
         monitor.monitor,
     ),
-    "Over sites": (data.schema, messages.explain_messages),
+    "Over sites": (data.schema, data.explain_messages),
 }
 """The commands by what they are for, the most used first."""
 

@@ -74,9 +74,9 @@ class Fit:
     alpha : (M,) array
         The loss adversary's last reweighting.
     worst_surrogate, trained_difference : float
-        The largest difference that training saw over its own set, of the surrogate and of decisions, which a rule
-        judges by its estimates; nan for methods of local steps. What is counted is in the certificate
-        (``auditing.fits.certificates``).
+        The largest difference that training saw over its own set, of what it limits (losses, decisions, a rule's
+        smoothed decisions) and of decisions, by estimates where it is a rule; nan for methods of local steps. What
+        is counted is in the certificate (``auditing.fits.certificates``).
     seconds : float
     bytes_per_round : int
         Of a client's answer.

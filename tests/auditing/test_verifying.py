@@ -15,7 +15,7 @@ from agnosticfair.auditing.certificate import Certificate, limit_sentence
 from agnosticfair.auditing.proof import scope, unchecked, verify
 from agnosticfair.auditing.repeats import note_of, one_of_each_note
 from agnosticfair.auditing.subgroups import CountedSubgroups
-from agnosticfair.commands.verify import statement
+from agnosticfair.commands.audit import statement
 from agnosticfair.mathematics.basis import gaussian, subgroups
 
 

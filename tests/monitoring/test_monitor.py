@@ -13,8 +13,7 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.subgroups import members
 from agnosticfair.monitoring.baseline import baseline_of, nearest, reachable, shares_within
 from agnosticfair.monitoring.monitor import Monitor, described
-from agnosticfair.monitoring.state import from_bytes
-from agnosticfair.monitoring.verdict import subgroup_differences
+from agnosticfair.monitoring.verdict import from_bytes, subgroup_differences
 
 ROWS = small_table(6000, seed=1)
 MODEL = fit({"a": small_table(1500, seed=2)}, "fl", positive="yes").model
@@ -324,7 +323,7 @@ def test_a_sample_with_groups_judges_decisions_and_leaves_the_mix():
 
 
 def test_a_state_stays_small_however_many_batches(tmp_path):
-    from agnosticfair.monitoring.state import MAX_BATCHES, latest
+    from agnosticfair.monitoring.verdict import MAX_BATCHES, latest
 
     monitor, _ = watched(ROWS)
     many = latest({f"{k:016x}": False for k in range(3 * MAX_BATCHES)})

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from agnosticfair.client import answers, estimates, sums
+from agnosticfair.client import answers, program, sums
 from agnosticfair.client.client import Client
-from agnosticfair.client.growing import fine_bins, level
-from agnosticfair.client.learning import learn
-from agnosticfair.client.program import program
+from agnosticfair.client.learning import fine_bins, learn, level
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.protocol.messages import Broadcast, Candidates, Reply, on_grid
@@ -65,9 +63,9 @@ STEPS: dict[str, Step] = {
         Step("learn", learn, by_batch=True, batches=BATCHES),
         Step("fine_counts", fine_bins, by_batch=True),
         Step("level", level),
-        Step("subgroup_masses", estimates.masses, by_batch=True),
-        Step("calibration", estimates.calibration, by_batch=True),
-        Step("program", program, by_batch=True, batches=BATCHES),
+        Step("subgroup_masses", program.masses, by_batch=True),
+        Step("calibration", program.calibration, by_batch=True),
+        Step("program", program.program, by_batch=True, batches=BATCHES),
         Step("average", sums.average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("subgroup_decisions", answers.subgroup_decisions, by_batch=True),

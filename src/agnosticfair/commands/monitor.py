@@ -69,7 +69,7 @@ def monitor(
 ) -> None:
     """Count a batch of decided rows: are they inside the certified set, and is the limit kept?"""
     from agnosticfair.auditing import proof
-    from agnosticfair.auditing.foreign import is_foreign
+    from agnosticfair.auditing.inputs import is_foreign
     from agnosticfair.model import load_model
     from agnosticfair.monitoring.monitor import Monitor
 
@@ -187,7 +187,7 @@ def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None
 def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
     from copy import copy
 
-    from agnosticfair.monitoring.state import from_bytes
+    from agnosticfair.monitoring.verdict import from_bytes
 
     whole = copy(watch)
     whole.path = None

@@ -33,18 +33,21 @@ from agnosticfair.monitoring.baseline import (
     groups_of,
     strange_groups,
 )
-from agnosticfair.monitoring.state import (
+from agnosticfair.monitoring.verdict import (
     ALIKE,
     MAX_SKETCHES,
     MAX_STRANGE,
     SKETCH,
     MonitorState,
+    SubgroupNow,
+    Verdict,
+    batch_of,
     from_bytes,
     hashes_of,
     in_common,
+    judge,
     latest,
 )
-from agnosticfair.monitoring.verdict import SubgroupNow, Verdict, batch_of, judge
 from agnosticfair.settings import CONFIDENCE, require
 
 YEAR_10000 = 253_402_300_800.0

@@ -414,7 +414,7 @@ def poor(accuracy: float, majority: float, positive: float, remedy: str = CHECKS
     positive: its share of positive decisions.
 
     >>> poor(0.75, 0.76, 0.3, "try a larger tau")
-    ['The model is right less often (0.750) than a constant decision (0.760): try a larger tau.']
+    ['The model is right less often (0.7500) than a constant decision (0.7600): try a larger tau.']
     """
     sentences = []
     if accuracy < majority - 5e-4:

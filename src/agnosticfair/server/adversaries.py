@@ -165,13 +165,15 @@ def _worst_cuts(
     return np.concatenate([cuts, np.zeros((*cuts.shape[:2], 1))], axis=2)
 
 
-def evaluate(game: Game, w: np.ndarray, sums: Sums, psi: np.ndarray, penalty: float) -> Point:
-    """Loss and worst difference at w, over the whole of both sets.  psi: what the limit is on.
+def evaluate(
+    game: Game, w: np.ndarray, sums: Sums, psi: np.ndarray, penalty: float, limited: bool = True
+) -> Point:
+    """Loss and worst difference at w, over the whole of both sets.  psi: what the limit is on, where it is looked at.
 
     At w = 0 every alpha shows no difference, and which one is worst is rounding: no cut far below tau is kept.
     """
     loss, alpha = loss_of(game, sums)
-    cuts = cuts_at(game, psi, sums, 0.0)
+    cuts = cuts_at(game, psi, sums, 0.0) if limited else np.zeros((0, *psi.shape))
     shown = values(cuts, psi)
     binding = cuts[shown > 0.25 * game.fairness.tau]
     return Point(w, sums, loss + penalty, float(shown.max(initial=0.0)), alpha, binding)

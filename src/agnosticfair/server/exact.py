@@ -265,8 +265,7 @@ def step(state: ExactState, reply: Reply) -> ExactState:
 def evaluate(state: ExactState, w: np.ndarray, sums: adversaries.Sums) -> Point:
     """Loss, and the worst difference where the limit is looked at."""
     game, penalty = state.game, float(state.game.ridge @ (w * w)) / 2
-    point = adversaries.evaluate(game, w, sums, sums["psi"], penalty)
-    return point if state.limited else replace(point, worst=0.0, cuts=point.cuts[:0])
+    return adversaries.evaluate(game, w, sums, sums["psi"], penalty, state.limited)
 
 
 def judged(state: ExactState, there: Point) -> tuple[ExactState, Point, bool]:

@@ -67,7 +67,7 @@ class Solver(Steps, Protocol):
         ...
 
     def worst_cases(self, state: Any) -> tuple[float, float]:
-        """The worst difference over the set, of the surrogate and of the true decisions; nan if unknown."""
+        """The worst difference over the set, of what is limited and of decisions; nan if unknown."""
         ...
 
     def start_of(self, state: Any) -> Start | None:
