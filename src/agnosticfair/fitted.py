@@ -193,11 +193,12 @@ class Fit:
 
     @property
     def price_of_limit(self) -> str | None:
-        """What the limit costs, in a sentence: a rule beside the learner's own decisions; None where little."""
+        """What the limit costs, a rule beside the learner's own decisions, and at which tau less; None where little."""
         said, rule = self.optimum, self.method.rule
         if said is None or rule is None or self.method.fairness is None:
             return self.costs
-        return self._compared(said, rule.costs is None and not rule.agnostic)
+        compared = self._compared(said, rule.costs is None and not rule.agnostic)
+        return " ".join((compared, *cost_sentences(said, self.method.fairness.tau)))
 
     @property
     def collapsed(self) -> str | None:

@@ -634,18 +634,15 @@ def cost_sentences(optimum: Optimum, tau: float) -> tuple[str, ...]:
         )
     if not optimum.retained < SHARES[0]:
         return ()
-    first = (
-        f"The limit {tau:g} leaves {max(optimum.retained, 0.0):.0%} of what the learner gains over a constant "
-        "decision."
-    )
-    words = [first]
-    for share in SHARES:
-        if optimum.retained < share:
-            _, upper = scale_for(share, optimum)
-            words.append(
-                f"{share:.0%} would be left at a tau of at most {_shown(min(tau * upper, 1.0))}."
-            )
-    return tuple(words)
+    taus = {
+        share: _shown(min(tau * scale_for(share, optimum)[1], 1.0))
+        for share in SHARES
+        if optimum.retained < share
+    }
+    left = f"{max(optimum.retained, 0.0):.0%} of what the learner gains over a constant decision"
+    words = ", ".join(f"{share:.0%} at {at_most}" for share, at_most in taus.items())
+    words = words.replace(" at ", " would be left at a tau of at most ", 1)
+    return (f"The limit {tau:g} leaves {left}; {words}.",)
 
 
 def optimality(optimum: Optimum, accuracy: bool = False) -> str:
