@@ -20,7 +20,7 @@ from agnosticfair.commands import output
 from agnosticfair.data.datasets import load_dataset
 from agnosticfair.data.table import Table
 from agnosticfair.mathematics.boosting import Boosting
-from agnosticfair.privacy import site
+from agnosticfair.privacy import ledger
 from agnosticfair.privacy.ledger import VARIABLE as LEDGERS
 
 # a busy machine is no failure; few examples, the same in every run, unless all is asked for
@@ -73,11 +73,14 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log)
 
 
-def pytest_collection_modifyitems(items):
-    """A browser takes seconds to start."""
+def pytest_collection_modifyitems(config, items):
+    """A browser takes seconds to start.  Where several processes share the tests, long ones come first: the short ones
+    then fill both to the end."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture
@@ -88,7 +91,7 @@ def seeded_noise(monkeypatch):
     def sampler(scale: float):
         return lambda zeros: np.rint(rng.normal(size=len(zeros)) * scale).astype(np.int64)
 
-    monkeypatch.setattr(site, "_sampler", sampler)
+    monkeypatch.setattr(ledger, "_sampler", sampler)
 
 
 @pytest.fixture(scope="session")
@@ -106,9 +109,11 @@ def own_ledgers(ledgers, monkeypatch):
 
 @pytest.fixture(autouse=True, scope="session")
 def silent_progress():
-    """How far the work is, is told by the clock: a busy machine must not add to what a test reads."""
+    """How far the work is, is told by the clock: a busy machine must not add to what a test reads. And no file of a
+    test has to outlast the machine: nothing waits for the disk."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(output, "FIRST", 86_400.0)
+        patch.setattr(os, "fsync", lambda file: None)
         yield
 
 

@@ -7,6 +7,7 @@ python benchmarks/monitoring.py --rows 1000000                  # seconds for so
 """
 
 import argparse
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -100,6 +101,15 @@ def stream(task):
     return first
 
 
+def streamed(tasks, jobs, what):
+    """What every stream gave, with progress on stderr."""
+    with ProcessPoolExecutor(jobs) as workers:
+        for done, first in enumerate(workers.map(stream, tasks, chunksize=4), 1):
+            if done % max(len(tasks) // 20, 1) == 0:
+                print(f"{what}: {done:,} of {len(tasks):,} streams", file=sys.stderr, flush=True)
+            yield first
+
+
 def alarms(streams, jobs):
     """False alarms of whole monitors, and rows until a bias beyond the limit in a tenth of the rows is seen."""
     baseline = watched()
@@ -113,8 +123,7 @@ def alarms(streams, jobs):
         (0.05, 200_000, 2000, few),
     ):
         tasks = [(baseline, bias, rows, every, seed) for seed in range(many)]
-        with ProcessPoolExecutor(jobs) as workers:
-            values = np.array([*workers.map(stream, tasks, chunksize=4)])
+        values = np.array([*streamed(tasks, jobs, f"beyond by {bias:g}")])
         told = [f"{share:.1%} ever" for share in np.isfinite(values).mean(axis=0)]
         if bias:
             told = [f"{row:,.0f} rows" for row in np.median(values, axis=0)]

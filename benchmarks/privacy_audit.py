@@ -22,7 +22,7 @@ from agnosticfair.data.summary import summary_statistics
 from agnosticfair.data.table import concatenate
 from agnosticfair.methods import method
 from agnosticfair.privacy.fit import Budget
-from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.ledger import Ledger, PrivateSite, discrete_gaussian
 from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
@@ -30,7 +30,6 @@ from agnosticfair.privacy.requests import (
     PrivateMoments,
     deviations,
 )
-from agnosticfair.privacy.site import PrivateSite, discrete_gaussian
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.server.plan import plan
 from agnosticfair_research.datasets import load_dataset

@@ -4,6 +4,7 @@ python benchmarks/relays.py [--relays 100] [--sites 100]
 """
 
 import argparse
+import resource
 import time
 from typing import Any
 
@@ -11,8 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
-from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.engines.relay import Relay
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.secure.keys import relays
 from agnosticfair.site.guard import rehearsed
 from agnosticfair_research.datasets import dataset, load_dataset
@@ -61,7 +62,10 @@ def main() -> None:
     same = fitted.model.to_bytes() == flat.model.to_bytes()
     answered = sum(map(sum, timed.seconds.values()))
     print(f"{count:,} sites below {request.relays} relays, masked: same bits as plain: {same}")
-    print(f"processor: {total:.0f} s in all; the coordinator {total - answered:.1f} s of it")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"processor: {total:.0f} s in all, {total - answered:.1f} s of it the coordinator's; {peak:.1f} GiB"
+    )
     for step, seconds in timed.seconds.items():
         each = sum(seconds) / len(seconds) / count
         print(f"  {step}: {len(seconds)} times, {1e3 * each:.2f} ms a site and relay share")

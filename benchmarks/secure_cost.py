@@ -28,7 +28,7 @@ from agnosticfair.site.guard import rehearsed
 from agnosticfair_research.datasets import load_dataset
 from agnosticfair_research.splits import iid
 
-ROUND = ("sums", "train", "average", "deciding")
+ROUND = ("sums", "train", "average", "trials")
 
 
 @dataclass

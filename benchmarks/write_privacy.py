@@ -1,4 +1,4 @@
-"""Write what was measured of privacy into docs/privacy.md: tables between marks, from benchmarks/privacy.json.
+"""Write what was measured of privacy into two pages: tables between marks, from benchmarks/privacy.json.
 
     python benchmarks/write_privacy.py
 
@@ -17,7 +17,12 @@ from typing import Any
 from write_readme import write
 
 ROOT = Path(__file__).parents[1]
-FILE, PAGE = ROOT / "benchmarks" / "privacy.json", ROOT / "docs" / "privacy.md"
+FILE = ROOT / "benchmarks" / "privacy.json"
+PAGES = {
+    ROOT / "docs" / "privacy.md": ("fairfl", "audit"),
+    ROOT / "research" / "docs" / "measured.md": ("membership", "cost"),
+}
+"""The tables of each page."""
 
 
 def keep(name: str, entry: dict[str, Any]) -> None:
@@ -74,9 +79,9 @@ def table(kept: dict[str, Any], name: str) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def written(page: str, kept: dict[str, Any]) -> str:
+def written(page: str, names: tuple[str, ...], kept: dict[str, Any]) -> str:
     """The page with its tables as the file has them."""
-    for name in COLUMNS:
+    for name in names:
         text = table(kept, name)
         marks = f"<!-- measured: {name} -->", "<!-- end -->"
         pattern = re.compile(f"{re.escape(marks[0])}.*?{re.escape(marks[1])}", re.S)
@@ -86,4 +91,5 @@ def written(page: str, kept: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    write({PAGE: written(PAGE.read_text(), json.loads(FILE.read_text()))})
+    kept = json.loads(FILE.read_text())
+    write({page: written(page.read_text(), names, kept) for page, names in PAGES.items()})

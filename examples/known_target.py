@@ -11,7 +11,7 @@ there = (X["workclass"] != "Private").to_numpy()  # trained on the private secto
 X_train, y_train, s_train = numbers[~there], y[~there], sex[~there]
 
 robust = method("agnosticfair", tau=0.05, nominal=0.2, kernels=50, sigma=0.3, bound=20)
-weights = target_weights(X_train, numbers[there], "density_ratio")
+weights = target_weights(X_train, numbers[there])
 for trust in (None, 0.0, 0.5, 0.9):
     model = AgnosticFairClassifier(method(robust, trust=trust or 0.0))
     known = None if trust is None else weights

@@ -6,8 +6,7 @@ from pathlib import Path
 from adult import adult
 
 from agnosticfair import AgnosticFairClassifier, frontier, method
-from agnosticfair.report.figures import png
-from agnosticfair.report.frontier import frontier_figure
+from agnosticfair.report.figures import frontier_figure, png
 
 X, y, sex = adult(4000)
 numbers = X.select_dtypes("number")

@@ -24,8 +24,7 @@ from agnosticfair.cli import main
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.deploy import runner
 from agnosticfair.deploy.folder import read_settings
-from agnosticfair.deploy.node import Node, answer, read_site
-from agnosticfair.deploy.trail import Trail
+from agnosticfair.deploy.node import Node, Trail, answer, read_site
 from agnosticfair.federation import fit
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
@@ -134,11 +133,11 @@ def write_files(rows, folder):
 
 
 class Deployed:
-    """A folder of 'deploy init' and the processes of its scripts, each known by its id."""
+    """A folder of 'deploy init' and the processes of its files, each known by its id."""
 
     def __init__(self, folder, rows, *more):
         self.rows, self.folder, self.processes, self.port = rows, folder, {}, free_ports(1)
-        self.runs = []
+        self.runs, self.commands = [], {}
         folder.parent.mkdir(exist_ok=True)
         self.files = write_files(rows, folder.parent)
         sites = ",".join(f"{key}={path}" for key, path in self.files.items())
@@ -156,8 +155,10 @@ class Deployed:
 
     def start(self, *names):
         for name in names:
-            (script,), log = self.folder.rglob(f"start-{name}.sh"), self.folder / f"{name}.log"
-            self.processes[name] = start(["sh", script], self.folder, log)
+            (file,), log = self.folder.rglob(f"sites/{name}.toml"), self.folder / f"{name}.log"
+            kind = "relay" if "\n[relay]\n" in file.read_text() else "site"
+            command = self.commands.get(name, ["agnosticfair", "deploy", kind, file])
+            self.processes[name] = start(command, self.folder, log)
 
     def stop(self, name, how=signal.SIGTERM):
         process = self.processes.pop(name)

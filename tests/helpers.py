@@ -17,7 +17,7 @@ from agnosticfair.federation import in_process
 from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.protocol.engines import Failure
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.report.explorer import values
+from agnosticfair.report.studies import values
 from agnosticfair.server import plan as server
 from agnosticfair.server import solvers
 

@@ -13,7 +13,7 @@ from agnosticfair.data.summary import summary_statistics
 from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import method
 from agnosticfair.privacy.fit import schema_axes
-from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.ledger import Ledger, PrivateSite
 from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
@@ -22,7 +22,6 @@ from agnosticfair.privacy.requests import (
     PrivateMoments,
     PrivateRates,
 )
-from agnosticfair.privacy.site import PrivateSite
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import SubgroupSet, Task
 from agnosticfair.server import plan as server

@@ -108,6 +108,13 @@ def test_a_column_that_is_no_feature_names_subgroups(call, files):
     assert "depth 4" in err
 
 
+def test_a_limit_on_every_groups_loss_is_written_as_any_other(call, files):
+    request = ("--method", "fairfl", "--metric", "bounded_group_loss", "--tau", "0.65")
+    code, out, err = call("fit", *files, *ROLES, *request)
+    assert code == 0, err
+    assert "converged" in out
+
+
 def test_fit_says_how_it_went(call, files):
     _, out, _ = call("fit", *files, *ROLES, "--method", "fl", "--json", "--out", "m.safetensors")
     content = json.loads(out)

@@ -4,6 +4,7 @@ Every bad one ends with code 2 and one sentence, and writes nothing; every good 
 """
 
 import random
+import shutil
 from itertools import product
 from pathlib import Path
 
@@ -374,31 +375,41 @@ def trained(tmp_path_factory):
     return fit(clients, "fl", sensitive_features="sex").model.to_bytes()
 
 
-@pytest.fixture
-def place(tmp_path, monkeypatch, trained):
+@pytest.fixture(scope="module")
+def around(tmp_path_factory, trained):
     """A folder with good files, a model, a changed one and an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    for name, content in FILES.items():
-        Path(name).write_text(content)
-    for folder in ("x", "y", "empty"):
-        Path(folder).mkdir()
-    Path("x/a.csv").write_text(GOOD)
-    Path("y/a.csv").write_text(FILES["b.csv"])
-    Path("three.csv").write_text(people(income=lambda i, v: "abc"[i % 3]))
-    Path("rare.csv").write_text(people(200, income=lambda i, v: "yes" if i in (1, 2) else "no"))
-    Path("one.csv").write_text(people(200))
-    Path("codes.csv").write_text(people(sex=lambda i, v: {"F": "female", "M": "male"}[v]))
-    Path("cooks.csv").write_text(people(job=at(3, "butler")))
-    Path("far.csv").write_text(people(pay=at(3, "1e6")))
-    Path("few.csv").write_text(people(20, member_id=lambda i, v: f"m{i}"))
-    Path("same.csv").write_text(people(score=const(0.9)))
-    Path("c.csv").mkdir()
-    Path("m.safetensors").write_bytes(trained)
-    for name in ("x.joblib", "x.onnx"):
-        Path(name).write_bytes(b"no model")
     middle = len(trained) - 20
     flipped = bytes([*trained[:middle], trained[middle] ^ 1, *trained[middle + 1 :]])
-    Path("flipped.safetensors").write_bytes(flipped)
+    folder = tmp_path_factory.mktemp("around")
+    for inner in ("x", "y", "empty", "c.csv"):
+        (folder / inner).mkdir()
+    files = {
+        **FILES,
+        "x/a.csv": GOOD,
+        "y/a.csv": FILES["b.csv"],
+        "three.csv": people(income=lambda i, v: "abc"[i % 3]),
+        "rare.csv": people(200, income=lambda i, v: "yes" if i in (1, 2) else "no"),
+        "one.csv": people(200),
+        "codes.csv": people(sex=lambda i, v: {"F": "female", "M": "male"}[v]),
+        "cooks.csv": people(job=at(3, "butler")),
+        "far.csv": people(pay=at(3, "1e6")),
+        "few.csv": people(20, member_id=lambda i, v: f"m{i}"),
+        "same.csv": people(score=const(0.9)),
+        "m.safetensors": trained,
+        "x.joblib": b"no model",
+        "x.onnx": b"no model",
+        "flipped.safetensors": flipped,
+    }
+    for name, content in files.items():
+        path = folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, around):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(around, tmp_path, dirs_exist_ok=True)
 
 
 def write(files):

@@ -26,7 +26,7 @@ from agnosticfair.model import load_model
 from agnosticfair.privacy.messages import UNSAID, dry_run
 from agnosticfair.protocol import requests
 from agnosticfair.protocol.messages import Broadcast, Reply, pack, unpack
-from agnosticfair.protocol.rule import Learn
+from agnosticfair.protocol.requests import Learn
 from agnosticfair.server import solvers
 from agnosticfair.server.plan import trained_heads
 from agnosticfair.server.solvers import TRAINERS

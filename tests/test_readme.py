@@ -17,6 +17,7 @@ README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [text for kind, text in BLOCKS if kind == "python"])
 def test_python_runs(code):
     exec(compile(code, "README.md", "exec"), {})

@@ -49,7 +49,7 @@ BOTH = [
         ({"split": 1}, "split is 1; it must be a bool"),
         ({"centres": np.eye(2)}, "unknown centres array([[1., 0"),
         ({"basis": "gaussian"}, "basis is 'gaussian'; it must be a Basis"),
-        ({"surrogate": 3}, "unknown surrogate 3; there are: sigmoid"),
+        ({"temperature": 0}, f"temperature is 0; {POSITIVE}"),
         ({"network": 5}, "network is 5; it must be a Network"),
         ({"averaging": {"steps": 3}}, "averaging is {'steps': 3}; it must be a Averaging"),
         ({"tua": 0.1}, "unknown setting 'tua'; there are: tau"),
@@ -110,10 +110,10 @@ def test_numbers_of_numpy_are_numbers():
 def test_the_default_is_one_for_all_commands():
     from inspect import signature
 
-    from agnosticfair.commands import deploy, fit, messages, tune
+    from agnosticfair.commands import data, deploy, fit
     from agnosticfair.methods import DEFAULT, method
 
-    commands = (fit.fit, tune.tune, messages.explain_messages, deploy.init)
+    commands = (fit.fit, fit.tune, data.explain_messages, deploy.init)
     assert {signature(command).parameters["method"].default for command in commands} == {DEFAULT}
     assert method(DEFAULT).name == "rule"
     assert method(DEFAULT, kernels=5).name == "agnosticfair"

@@ -63,3 +63,19 @@ def die(task):
 def test_a_worker_that_dies_is_a_sentence():
     with pytest.raises(SettingsError, match="fewer jobs"):
         parallel(die, [1, 2], 2)
+
+
+def test_libraries_that_are_loaded_later_use_one_thread_too():
+    code = (
+        "from agnosticfair.threads import one_thread\n"
+        "with one_thread():\n    pass\n"
+        "import numpy\n"
+        "from threadpoolctl import threadpool_info\n"
+        "assert threadpool_info()[0]['num_threads'] == 2\n"
+        "with one_thread():\n    print(threadpool_info()[0]['num_threads'])"
+    )
+    env = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=env | {"OPENBLAS_NUM_THREADS": "2"}, capture_output=True
+    )
+    assert ran.stdout == b"1\n", ran.stderr

@@ -8,12 +8,12 @@ import pytest
 from helpers import dealt, small_table
 
 from agnosticfair import AgnosticFairClassifier, frontier
-from agnosticfair.commands import tune as command
+from agnosticfair.commands import fit as command
 from agnosticfair.errors import SettingsError, SolverError
 from agnosticfair.federation import fit, fit_along
 from agnosticfair.methods import method
 from agnosticfair.model import load_model
-from agnosticfair.report import frontier as drawn
+from agnosticfair.report import figures as drawn
 from agnosticfair.report.figures import png
 from agnosticfair.report.studies import read_run
 from agnosticfair.tuning import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Annotated
 
 import click
@@ -15,11 +16,8 @@ from agnosticfair.commands import (
     data,
     deploy,
     fit,
-    messages,
     monitor,
-    tune,
     use,
-    verify,
 )
 from agnosticfair.commands.options import grouped
 from agnosticfair.errors import AgnosticFairError, plain
@@ -34,13 +32,13 @@ app = typer.Typer(
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Train and use": (
         *(data.data, fit.fit, use.evaluate, use.predict),
-        *(tune.tune, use.export, data.list_methods),
+        *(fit.tune, use.export, data.list_methods),
     ),
     "Judge": (
-        *(audit.plan_audit, audit.audit, verify.verify, use.report),
+        *(audit.plan_audit, audit.audit, audit.verify, use.report),
         monitor.monitor,
     ),
-    "Over sites": (data.schema, messages.explain_messages),
+    "Over sites": (data.schema, data.explain_messages),
 }
 """The commands by what they are for, the most used first."""
 
@@ -87,7 +85,7 @@ def run(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) 
     words = tuple(sys.argv[1:] if arguments is None else arguments)
     COMMAND.set((program, *words))
     try:
-        sys.exit(app(arguments, prog_name=program, standalone_mode=False) or 0)
+        sys.exit(_command(app)(arguments, prog_name=program, standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
@@ -110,6 +108,10 @@ def run(app: typer.Typer, program: str, arguments: Sequence[str] | None = None) 
     except (OSError, MemoryError) as error:
         print("error:", _machine(error), file=sys.stderr)
         sys.exit(2)
+
+
+_command = cache(typer.main.get_command)
+"""Of an app; to make it of the commands' signatures takes longer than many commands."""
 
 
 def _machine(error: OSError | MemoryError) -> str:

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 
 class AgnosticFairError(Exception):
@@ -53,3 +56,9 @@ def needing(extra: str, what: str) -> Iterator[None]:
         yield
     except ImportError:
         raise SettingsError(f"{what}: pip install 'agnosticfair[{extra}]'") from None
+
+
+def existing(value: Value | None) -> Value:
+    """The value, which is never None here; what calls it has seen to that."""
+    assert value is not None
+    return value

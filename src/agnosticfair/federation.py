@@ -39,7 +39,7 @@ from agnosticfair.methods import Method
 from agnosticfair.methods import method as build_method
 from agnosticfair.model import Model
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.faults import Coordinator, Missing, Policy, check_enough, policy
 from agnosticfair.protocol.messages import Broadcast, check_candidates
 from agnosticfair.protocol.requests import UNCOUNTED, Counts
@@ -105,7 +105,7 @@ def fit(
         Called with each round's record.
     deadline : float, optional
         Seconds a client has for an answer.
-    on_failure : {'stop', 'retry', 'wait', 'drop'} or Policy
+    on_failure : {'stop', 'wait', 'drop'} or Policy
         What is done about an answer that does not come.
     checkpoint : path, optional
         A folder; a fit that was interrupted goes on from what is there.
@@ -116,10 +116,6 @@ def fit(
         Agreed on, so that clients are asked for counts only, neither for extremes nor for lists of values.
     fold : Fold, optional
         Of the rows to fit on, which every client deals by their content.
-
-    Returns
-    -------
-    Fit
 
     Examples
     --------

@@ -74,9 +74,9 @@ class Fit:
     alpha : (M,) array
         The loss adversary's last reweighting.
     worst_surrogate, trained_difference : float
-        The largest difference that training saw over its own set, of the surrogate and of decisions, which a rule
-        judges by its estimates; nan for methods of local steps. What is counted is in the certificate
-        (``auditing.fits.certificates``).
+        The largest difference that training saw over its own set, of what it limits (losses, decisions, a rule's
+        smoothed decisions) and of decisions, by estimates where it is a rule; nan for methods of local steps. What
+        is counted is in the certificate (``auditing.fits.certificates``).
     seconds : float
     bytes_per_round : int
         Of a client's answer.
@@ -193,11 +193,12 @@ class Fit:
 
     @property
     def price_of_limit(self) -> str | None:
-        """What the limit costs, in a sentence: a rule beside the learner's own decisions; None where little."""
+        """What the limit costs, a rule beside the learner's own decisions, and at which tau less; None where little."""
         said, rule = self.optimum, self.method.rule
         if said is None or rule is None or self.method.fairness is None:
             return self.costs
-        return self._compared(said, rule.costs is None and not rule.agnostic)
+        compared = self._compared(said, rule.costs is None and not rule.agnostic)
+        return " ".join((compared, *cost_sentences(said, self.method.fairness.tau)))
 
     @property
     def collapsed(self) -> str | None:
@@ -245,7 +246,7 @@ class Fit:
             return self._exceeds_of_rule(optimum, fairness.tau)
         where = f" ({self.trained_subgroups[0][0]})" if self.trained_subgroups else ""
         return (
-            f"Decisions on the training rows differ by up to {self.trained_difference:.3f}{where}, above tau "
+            f"Decisions on the training rows differ by up to {self.trained_difference:.4f}{where}, above tau "
             f"{fairness.tau:g}."
         )
 
@@ -254,14 +255,24 @@ class Fit:
         does."""
         where = f" ({self.trained_subgroups[0][0]})" if self.trained_subgroups else ""
         first = (
-            f"By the estimates decisions differ by up to {self.trained_difference:.3f}{where} where tau is {tau:g}: at "
+            f"By the estimates decisions differ by up to {self.trained_difference:.4f}{where} where tau is {tau:g}: at "
             f"most {max(optimum.people, 0.1):.1f} expected people of the smaller group too many or too few in any "
             "subgroup."
         )
         excess = max(optimum.smoothed_excess, 0.0)
         if excess > TOLERANCE:
-            return f"{first} Before decisions are made whole the excess is {excess:.3f}: more rounds may lower it."
+            return f"{first} Before decisions are made whole the excess is {excess:.4f}: more rounds may lower it."
         return f"{first} Decisions are whole; drawn at random near the threshold they keep tau to {TOLERANCE:g}."
+
+    @property
+    def estimated(self) -> dict[str, Any] | None:
+        """The largest difference on the training rows by a rule's own estimates, and whether that keeps tau but for
+        decisions being whole; None without a rule's limit."""
+        optimum = self.optimum
+        if self.method.fairness is None or optimum is None:
+            return None
+        kept = self.converged and optimum.smoothed_excess <= TOLERANCE
+        return {"difference": self.trained_difference, "kept": kept}
 
     @property
     def uncompared(self) -> str | None:

@@ -91,9 +91,6 @@ class Network:
         Of a step, scaled as in Adam.
     momentum : float
         Of local steps.
-    decisions : bool
-        The constraint holds for the decisions, and the surrogate lends its gradient only; a network can meet tau in the
-        surrogate and break it in what it decides.
     device : str
         'cpu' or 'cuda'.
     """
@@ -104,7 +101,6 @@ class Network:
     batch: int | None = 2048
     rate: float = 0.001
     momentum: float = 0.9
-    decisions: bool = True
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -113,7 +109,6 @@ class Network:
         require(Kind("a number from 0 to below 1", lambda v: 0 <= v < 1), momentum=self.momentum)
         require(_WIDTHS, hidden=self.hidden)
         require(str, name=self.name, device=self.device)
-        require(bool, decisions=self.decisions)
         # a search over settings draws numpy's numbers, of which JSON knows nothing
         object.__setattr__(self, "hidden", tuple(map(int, self.hidden)))
         for name in ("steps", "batch", "rate", "momentum"):
@@ -122,7 +117,8 @@ class Network:
                 object.__setattr__(self, name, value.item())
 
 
-_UNIFORM, _PLAIN = constant(), Surrogate()
+_UNIFORM = constant()
+_PLAIN = Surrogate()
 
 
 @dataclass(frozen=True)
@@ -279,12 +275,9 @@ DEEP: dict[str, dict[str, Any]] = {
         "split": True,
         "bound": 30.0,
         "nominal": 0.01,
-        "surrogate": Surrogate("sigmoid", 0.7),
+        "temperature": 0.7,
     },
-    **{
-        name: {"surrogate": Surrogate("sigmoid", 0.5)}
-        for name in ("fairfl", "agnosticfair-b", "localfair")
-    },
+    **{name: {"temperature": 0.5} for name in ("fairfl", "agnosticfair-b", "localfair")},
 }
 """What a method changes for a network, which needs a richer set (docs/deep.md) and a temperature of its logits;
 ``ridge``, ``max_rounds`` and ``tolerance`` change for all of them."""
@@ -302,10 +295,6 @@ def method(name: str | Method, **changes: Any) -> Method:
         every adversary that has one.  ``network``, a ``Network`` or its name, is trained instead of the linear
         model, with the values that suit it (``DEEP``) wherever neither the changes nor a method that is given have
         values of their own.
-
-    Returns
-    -------
-    Method
 
     Examples
     --------
@@ -358,7 +347,7 @@ def _with_fairness(method: Method, inner: dict[str, Any], surrogate: dict[str, A
     """The method with another constraint, or the tau of the printed penalty."""
     penalised = method.averaging is not None and method.averaging.penalty is not None
     if method.fairness is not None:
-        new_surrogate = _changed_surrogate(method.fairness.surrogate, **surrogate)
+        new_surrogate = replace(method.fairness.surrogate, **surrogate)
         return replace(
             method, fairness=replace(method.fairness, surrogate=new_surrogate, **_of_metric(inner))
         )
@@ -370,16 +359,6 @@ def _with_fairness(method: Method, inner: dict[str, Any], surrogate: dict[str, A
             "meaning"
         )
     return method
-
-
-def _changed_surrogate(
-    surrogate: Surrogate, kind: str | Surrogate = "", **values: Any
-) -> Surrogate:
-    """The surrogate with another kind, or another one, and other values."""
-    if isinstance(kind, Surrogate):
-        return replace(kind, **values)
-    named: dict[str, Any] = {} if kind == "" else {"kind": kind}
-    return replace(surrogate, **values, **named)
 
 
 def _deep(method: Method, changes: dict[str, Any]) -> dict[str, Any]:

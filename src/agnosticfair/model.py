@@ -123,10 +123,6 @@ class Model:
         Parameters
         ----------
         table, who : as in ``decision``
-
-        Returns
-        -------
-        Explanation
         """
         if self.rule is None or self.estimates is None:
             raise ModelError(
@@ -279,10 +275,6 @@ def load_model(path: str | Path) -> Model:
     Parameters
     ----------
     path : str or Path
-
-    Returns
-    -------
-    Model
 
     Examples
     --------

@@ -81,7 +81,6 @@ def known_as(factory: Callable[[int], torch.nn.Module]) -> str:
 
 
 def device(name: str) -> torch.device:
-    """The device of that name, if it is here."""
     if name not in ("cpu", "cuda"):
         raise SettingsError(f"unknown device {name!r}: take 'cpu' or 'cuda'")
     if name == "cuda" and not torch.cuda.is_available():
@@ -156,7 +155,6 @@ class Flat:
     d: int
 
     def load(self, w: np.ndarray) -> Flat:
-        """The same with these weights."""
         if w.shape != tuple(self.values.shape):
             raise ModelError(
                 f"{len(w)} weights came for a network of {len(self.values)}: it has another shape here"

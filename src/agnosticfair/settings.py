@@ -163,7 +163,7 @@ class Setting:
 
     reach: what it is a field of; field: its name there, where that is another one.  words: for the help of its option
     and the estimator's documentation.  kind: what a value must be, None where the record it reaches checks it; a
-    ``Kind`` has an option.
+    ``Kind`` has an option, unless it is for Python alone.
     """
 
     name: str
@@ -171,6 +171,7 @@ class Setting:
     words: str
     kind: Kind | type | None = None
     field: str = ""
+    python: bool = False
 
     @property
     def key(self) -> str:
@@ -180,7 +181,7 @@ class Setting:
     @property
     def option(self) -> Callable[[Any], Any] | None:
         """Reads the text of its option; None where it has none."""
-        return self.kind.read if isinstance(self.kind, Kind) else None
+        return self.kind.read if isinstance(self.kind, Kind) and not self.python else None
 
 
 SETTINGS: dict[str, Setting] = {}
@@ -194,67 +195,50 @@ def register_setting(setting: Setting) -> Setting:
     return setting
 
 
-def _of_constraints() -> tuple[Setting, ...]:
-    _, F, S, A, K, P, _ = Reach
-    return (
-        Setting("tau", F, TAU, LIMIT),
-        Setting("nominal", F, "Largest difference under uniform weights.", POSITIVE),
-        Setting("metric", F, "What fairness means: 'demographic_parity', for example.", WORD),
-        Setting("intersections", F, "Compare the sensitive features' intersections.", FLAG),
-        Setting("floor", F, "Share of the mass that compared groups keep.", SHARE),
-        Setting("trust", F, "How far A is drawn to the rows' own weights, 0 to 1.", SHARE),
-        Setting("each", F, "One constraint per kernel or subgroup, not for every mixture.", FLAG),
-        Setting("surrogate", S, "The sigmoid that lends its gradient to decisions.", field="kind"),
-        Setting("temperature", S, "Width of the sigmoid's step.", POSITIVE),
-        Setting("bound", A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
-        Setting("basis", A, "The kernels that an adversary weighs."),
-        Setting("kernels", K, "Number of Gaussian kernels.", COUNT),
-        Setting("sigma", K, "Their width.", POSITIVE),
-        Setting("centres", K, "Their centres: 'rows', 'ranges' or 'kmeans'.", WORD),
-        Setting("split", K, "Every client's rows have kernels of their own.", FLAG),
-        Setting(
-            "subgroups_by",
-            P,
-            "Columns, no features, that name subgroups, too; or 'site'.",
-            NAMES,
-            "columns",
-        ),
-        Setting("depth", P, "Values in one subgroup, 1 to 3.", DEPTH),
-        Setting("min_share", P, "Share of the rows that a subgroup holds.", SHARE),
-    )
+_M, _F, _S, _A, _K, _P, _R = Reach
 
-
-def _of_methods() -> tuple[Setting, ...]:
-    M = Reach.METHOD
-    return (
-        Setting("share", M, "Share of the weight that the loss adversary moves.", SHARE),
-        Setting("ridge", M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
-        Setting("max_rounds", M, "Most rounds.", COUNT),
-        Setting("tolerance", M, "What the next step may still promise at the end.", POSITIVE),
-        Setting("network", M, "mlp, a network (extra 'torch'), not the linear model.", WORD),
-        Setting("averaging", M, "Local steps and a plain average, instead of a solver."),
-        Setting("fairness", M, "The whole constraint."),
-        Setting("summary", M, "The method in a sentence.", str),
-    )
-
-
-def _of_rules() -> tuple[Setting, ...]:
-    R = Reach.RULE
-    return (
-        Setting("learner", R, "What estimates probabilities: 'auto', 'additive', ...", LEARNER),
-        Setting("costs", R, "Of a false positive and a false negative, or 'balanced'.", COSTS),
-        Setting("positive_rate", R, "Lowest and highest share of positive decisions.", RATES),
-        Setting("overall", R, "Largest difference overall; by default a share of tau.", GAP),
-        Setting("min_people", R, "Expected people of each group in a subgroup.", POSITIVE),
-        Setting("learning_folds", R, "Folds by which rows are judged.", FOLDS, "folds"),
-        Setting("aware", R, "Decide by the sensitive feature itself, not an estimate.", FLAG),
-        Setting("agnostic", R, "Maximise the utility of the worst subgroup.", FLAG),
-        Setting("monotone", R, "Columns with which trees only rise or fall: age=+1.", MONOTONE),
-        Setting("probability", R, "Columns with an existing model's probabilities.", NAMES),
-    )
-
-
-for _setting in (*_of_constraints(), *_of_methods(), *_of_rules()):
+for _setting in (
+    Setting("tau", _F, TAU, LIMIT),
+    Setting("nominal", _F, "Largest difference under uniform weights.", POSITIVE, python=True),
+    Setting("metric", _F, "What fairness means: 'demographic_parity', for example.", WORD),
+    Setting("intersections", _F, "Compare the sensitive features' intersections.", FLAG),
+    Setting("floor", _F, "Share of the mass that compared groups keep.", SHARE),
+    Setting("trust", _F, "How far A is drawn to the rows' own weights.", SHARE, python=True),
+    Setting("each", _F, "One constraint per kernel or subgroup, not for every mixture.", FLAG),
+    Setting("temperature", _S, "Width of the sigmoid's step.", POSITIVE, python=True),
+    Setting("bound", _A, "Bound B on the adversary's alpha: larger is a larger A.", POSITIVE),
+    Setting("basis", _A, "The kernels that an adversary weighs."),
+    Setting("kernels", _K, "Number of Gaussian kernels.", COUNT),
+    Setting("sigma", _K, "Their width.", POSITIVE),
+    Setting("centres", _K, "Their centres: 'rows', 'ranges' or 'kmeans'.", WORD),
+    Setting("split", _K, "Every client's rows have kernels of their own.", FLAG, python=True),
+    Setting(
+        "subgroups_by",
+        _P,
+        "Columns, no features, that name subgroups, too; or 'site'.",
+        NAMES,
+        "columns",
+    ),
+    Setting("depth", _P, "Values in one subgroup, 1 to 3.", DEPTH),
+    Setting("min_share", _P, "Share of the rows that a subgroup holds.", SHARE),
+    Setting("share", _M, "Share of the loss that its adversary moves.", SHARE, python=True),
+    Setting("ridge", _M, "Weight of |w|^2 / 2.", NOT_NEGATIVE),
+    Setting("max_rounds", _M, "Most rounds.", COUNT),
+    Setting("tolerance", _M, "What the next step may still promise at the end.", POSITIVE),
+    Setting("network", _M, "mlp, a network (extra 'torch'), not the linear model.", WORD),
+    Setting("averaging", _M, "Local steps and a plain average, instead of a solver."),
+    Setting("fairness", _M, "The whole constraint."),
+    Setting("learner", _R, "What estimates probabilities: 'auto', 'additive', ...", LEARNER),
+    Setting("costs", _R, "Of a false positive and a false negative, or 'balanced'.", COSTS),
+    Setting("positive_rate", _R, "Lowest and highest share of positive decisions.", RATES),
+    Setting("overall", _R, "Largest difference overall; by default a share of tau.", GAP),
+    Setting("min_people", _R, "Expected people of each group in a subgroup.", POSITIVE),
+    Setting("learning_folds", _R, "Folds by which rows are judged.", FOLDS, "folds"),
+    Setting("aware", _R, "Decide by the sensitive feature itself, not an estimate.", FLAG),
+    Setting("agnostic", _R, "Maximise the utility of the worst subgroup.", FLAG),
+    Setting("monotone", _R, "Columns with which trees only rise or fall: age=+1.", MONOTONE),
+    Setting("probability", _R, "Columns with an existing model's probabilities.", NAMES),
+):
     register_setting(_setting)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from threading import Thread, current_thread, main_thread
 from typing import Any, TypeVar
 
@@ -30,13 +30,18 @@ _QUEUE: Any = None
 def one_thread() -> AbstractContextManager:
     """While it is entered BLAS uses one thread, so that the same rows give the same sums on every
     machine of a kind."""
-    from threadpoolctl import threadpool_limits
+    return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
 
-    return threadpool_limits(1, user_api="blas")
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """The libraries that are loaded, looked for anew once more modules are imported: a search takes milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def cpus() -> int:
-    """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 

@@ -100,7 +100,7 @@ class Frontier:
     def plot(self) -> Any:
         """A figure: accuracy over the worst difference, a point for every tau."""
         # the report draws what this room finds, and is looked up only when somebody looks
-        return import_module("agnosticfair.report.frontier").frontier_figure(self)
+        return import_module("agnosticfair.report.figures").frontier_figure(self)
 
     def pick(self, tau: float | None = None) -> Any:
         """The estimator (or the fit) of the point of that tau, by default of the knee."""

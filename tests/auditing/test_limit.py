@@ -79,7 +79,7 @@ def test_where_the_first_fails_its_own_bound_is_all_that_may_be_claimed():
     assert not certified_limit.holds
     assert (fit.model, certified_limit.smallest, request) == (0, 0.25, [0])
     assert certified_limit.violations == (
-        "subgroup 0 (9 rows) shows 0.010, with too few rows to know",
+        "subgroup 0 (9 rows) shows 0.0100, with too few rows to know",
     )
     assert str(certified_limit).startswith(
         "The limit 0.15 cannot be claimed with 95% confidence: the smallest that can is 0.25"

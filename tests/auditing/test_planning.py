@@ -32,3 +32,15 @@ def test_the_command_says_how_many_rows_an_audit_needs(call, files):
     assert (code, err) == (0, "")
     assert "95% confidence" in out
     assert "every value of job" in out
+
+
+def test_a_value_that_one_group_alone_has_is_named_and_said_why(call, files):
+    lines = Path(files[0]).read_text().splitlines()
+    head = lines[0].split(",")
+    sex = head.index("sex")
+    with_role = [f"{line},{'x' if line.split(',')[sex] == 'F' else 'y'}" for line in lines[1:]]
+    Path("alone.csv").write_text("\n".join([f"{lines[0]},role", *with_role]))
+    code, out, _ = call("plan-audit", "alone.csv", *ROLES)
+    assert code == 0
+    assert "Left out, as only one group has rows there" in " ".join(out.split())
+    assert "'role = x', 'role = y'" in " ".join(out.split())

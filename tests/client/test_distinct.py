@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from helpers import Requests, small_table
 
-from agnosticfair.client import features
+from agnosticfair.client import sums as features
 from agnosticfair.client.client import Client
-from agnosticfair.client.features import Distinct
 from agnosticfair.client.steps import answer
+from agnosticfair.client.sums import Distinct
 from agnosticfair.data.table import concatenate
 from agnosticfair.federation import fit
 from agnosticfair.methods import method

@@ -5,7 +5,8 @@ import pytest
 from helpers import Requests
 
 from agnosticfair import federation, iid, load_dataset
-from agnosticfair.client import features, learning
+from agnosticfair.client import learning
+from agnosticfair.client import sums as features
 from agnosticfair.client.client import Client
 from agnosticfair.data.encoding import encode
 from agnosticfair.methods import method

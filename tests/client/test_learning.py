@@ -16,8 +16,7 @@ from agnosticfair.learners.estimates import heads, targets
 from agnosticfair.learners.linear import compact, scores
 from agnosticfair.mathematics.linear import log_loss, on_grid, sigmoid
 from agnosticfair.protocol.messages import Broadcast
-from agnosticfair.protocol.requests import UNCOUNTED
-from agnosticfair.protocol.rule import Learn
+from agnosticfair.protocol.requests import UNCOUNTED, Learn
 
 TABLE = small_table(400)
 BINS = (("age", (-1.0, 0.0, 0.7)), ("hours", (0.25, 0.5)))

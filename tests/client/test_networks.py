@@ -27,14 +27,14 @@ from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.scoring import accuracy
 from agnosticfair.methods import METHODS, Network, method
 from agnosticfair.model import load_model
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.messages import add_up, pack, unpack
 from agnosticfair.protocol.requests import Sums
 from agnosticfair.server import checkpoints, saddle
 
 ROWS = small_table(400, 2)
 TABLES = dealt(ROWS, 3)
-LINEAR = Network("linear", decisions=False, rate=0.01)
+LINEAR = Network("linear", rate=0.01)
 QUICK = Network("mlp", (4,), steps=3, batch=64)
 
 

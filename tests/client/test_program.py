@@ -8,8 +8,8 @@ from helpers import dealt, small_table
 
 from agnosticfair.auditing.audit import audit_clients
 from agnosticfair.client.client import Client
-from agnosticfair.client.features import Distinct
 from agnosticfair.client.program import subgroups_of, weight_functions
+from agnosticfair.client.sums import Distinct
 from agnosticfair.data.stream import Stream
 from agnosticfair.federation import fit
 from agnosticfair.learners.decisions import scores

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from agnosticfair.client import client as client_side
 from agnosticfair.client import sums as client_sums
-from agnosticfair.client.averaging import train_locally
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
+from agnosticfair.client.sums import train_locally
 from agnosticfair.data.summary import merge
 from agnosticfair.errors import FederationError
 from agnosticfair.mathematics.basis import by_client, gaussian, row_priorities

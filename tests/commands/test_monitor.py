@@ -37,6 +37,9 @@ def test_batches_are_counted_and_remembered(call, watch):
     assert (code, content["rows"], content["grouped"]) == (0, 400, 400)
     assert "monitor" in Path("page.html").read_text()
     assert "agnosticfair_rows 400.0" in Path("metrics.prom").read_text()
+    write(Path("three.csv"), client_rows(10, 150))
+    _, out, _ = call(*watch, "--rows", "three.csv", "--state", "s.json")
+    assert "The last batch alone, 150 rows," in out
 
 
 def test_a_certificate_that_does_not_hold_is_not_watched(call, watch):
@@ -60,6 +63,8 @@ def test_an_alarm_has_its_exit_code_and_its_hook(call, watch):
     code, out, _ = call(*watch, "--rows", "odd.csv", "--alert", hook)
     assert code == 3
     assert "job = 'robot'" in out
+    assert "The model decides nothing on 300 of 300 rows" in " ".join(out.split())
+    assert "Groups are known" not in out
     assert json.loads(Path("heard").read_text())["where"] == "outside"
     code, _, err = call(*watch, "--rows", "odd.csv", "--alert", "there-is-no-such-command")
     assert (code, "could not be given: FileNotFoundError" in err) == (3, True)

@@ -6,7 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agnosticfair.data.axes import axes_of, bin_axis, codes_of, edges_of, histogram
+from agnosticfair.data.axes import (
+    axes_of,
+    bin_axis,
+    codes_of,
+    edges_at_quantiles,
+    edges_of,
+    histogram,
+    round_cuts,
+    shortest,
+)
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import SummaryStatistics, merge, summary_statistics
 from agnosticfair.data.table import DATED, Column, Table
@@ -73,16 +82,51 @@ def test_dates_with_a_time_keep_it():
     rows = replace(
         table(), numeric={"day": np.linspace(20_000.25, 20_001.75, 400)}, how={"day": DATED}
     )
-    assert agreed({"all": rows})[0].values[0] == "before 2024-10-04 15:00"
+    assert agreed({"all": rows})[0].values[0] == "before 2024-10-04 14:59"
 
 
 def test_bins_hold_about_equal_shares():
     ages = table(5000).numeric["age"]
-    edges = edges_of(histogram(ages, 17.0, 89.0), 17.0, 89.0, 4)
-    shares = np.bincount(np.searchsorted(edges, ages, "right")) / len(ages)
-    assert len(edges) == 3
-    assert abs(shares - 0.25).max() < 0.03
-    assert edges_of(histogram(np.zeros(9), 0.0, 1.0), 0.0, 1.0, 4) == ()
+    for rule in (edges_at_quantiles, edges_of):
+        edges = rule(round_cuts(17.0, 89.0), histogram(ages, 17.0, 89.0), 4)
+        shares = np.bincount(np.searchsorted(edges, ages, "right")) / len(ages)
+        assert len(edges) == 3
+        assert abs(shares - 0.25).max() < 0.03
+        assert rule(round_cuts(0.0, 1.0), histogram(np.zeros(9), 0.0, 1.0), 4) == ()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 97.6553, 1e12])
+def test_edges_are_numbers_that_people_write(seed, scale):
+    r = np.random.default_rng(seed)
+    values = scale * np.where(r.random(2000) < 0.6, 0.0, np.exp(r.normal(size=2000)))
+    low, high = float(values.min()), float(values.max())
+    cuts = round_cuts(low, high)
+    counts = histogram(values, low, high)
+    width = (cuts[-1] - cuts[0]) / len(np.unique(cuts))
+    assert 250 < len(np.unique(cuts)) < 1024
+    for edge in edges_of(cuts, counts, 32):
+        digits = len(f"{edge:.15g}".split("e")[0].replace(".", "").strip("0"))
+        assert digits <= 2 + np.ceil(np.log10(edge / width))
+    assert edges_of(cuts, counts, 32)[0] == edges_at_quantiles(cuts, counts, 4)[0], "at the spike"
+
+
+def test_an_edge_at_a_spike_leaves_the_same_rows_on_each_side():
+    gain = np.concatenate([np.zeros(900), np.arange(114.0, 99999.0, 999.0)])
+    edges = edges_of(round_cuts(0.0, 99999.0), histogram(gain, 0.0, 99999.0), 4)
+    assert edges[0] == 100.0
+    assert ((gain >= edges[0]) == (gain > 0)).all()
+    ages = np.arange(17.0, 91.0)
+    every = edges_of(round_cuts(17.0, 90.0), histogram(ages, 17.0, 90.0), 99, 1)
+    assert every == tuple(ages[1:]), "whole numbers stay whole"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "number"),
+    [(97.6553, 114.0, 100.0), (-30.0, -25.0, -30.0), (0.3, 0.3, 0.3), (-2.0, 0.0, 0.0), (99.1, 101.0, 100.0)],
+)  # fmt: skip
+def test_the_shortest_number_between_two(low, high, number):
+    assert shortest(low, high) == number
 
 
 def test_codes_say_what_the_table_says():

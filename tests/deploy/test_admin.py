@@ -11,9 +11,15 @@ pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 from agnosticfair.data.files import Roles
 from agnosticfair.deploy import admin, door, runner
 from agnosticfair.deploy.folder import Federation, read_config, read_settings, write_folder
-from agnosticfair.deploy.masking import LIST, read_key_list
 from agnosticfair.deploy.node import load_key, read_site
-from agnosticfair.deploy.secrets import masking_key, public_key, read_key, tls_end
+from agnosticfair.deploy.secrets import (
+    LIST,
+    masking_key,
+    public_key,
+    read_key,
+    read_key_list,
+    tls_end,
+)
 from agnosticfair.errors import FederationError, SettingsError
 
 
@@ -222,3 +228,37 @@ def test_a_used_port_is_said_at_once(folder):
         (folder / "federation.toml").write_text(text.replace("port = 8000", f"port = {port}"))
         with pytest.raises(SettingsError, match=f"{port}.*'127.0.0.1'"):
             runner.run_federation(folder)
+
+
+def test_a_file_at_a_site_is_written_anew_by_itself_and_keeps_what_was_decided(folder):
+    path = folder / "sites" / "north.toml"
+    text = path.read_text()
+    decided = text.replace("min-rows = 10", "min-rows = 30").replace(
+        "[here]\n", '[here]\nmetrics = "north.prom"\n'
+    )
+    path.write_text(decided + '\n[older]\nword = "x"\n')
+    assert admin.upgrade(path) == {path: ["[older] word"]}
+    assert read_site(path).config["min-rows"] == 30
+    assert read_site(path).metrics == path.parent / "north.prom"
+    assert admin.upgrade(path) == {path: []}
+    path.write_text(decided.replace("min-rows = 30", "min-rows = 0"))
+    with pytest.raises(SettingsError, match="min-rows is 0"):
+        admin.upgrade(path)
+    assert "min-rows = 0" in path.read_text()  # as it was
+    for text in ("x = 1", "site = ", 'x = "y"', "[here]"):
+        (path.parent / "other.toml").write_text(text)
+        with pytest.raises(SettingsError, match=r"other\.toml' is no site's file"):
+            admin.upgrade(path.parent / "other.toml")
+    assert not [*path.parent.glob("*.draft")]
+
+
+def test_relays_and_their_sites_are_written_anew(tmp_path):
+    sites = {f"{k}@{relay}": Path("a.csv") for relay in ("x", "y") for k in range(2)}
+    places = {"x": ("127.0.0.1", 8001), "y": ("127.0.0.1", 8002)}
+    plan = Federation(sites, Roles("y", ("sex",)), {"method": "fl"}, relays=places)
+    write_folder(tmp_path / "bank", plan)
+    files = {
+        path: path.read_text() for path in (tmp_path / "bank").rglob("*.toml")
+    }  # nothing has changed between the versions
+    assert {*admin.upgrade(tmp_path / "bank")} == {p for p in files if p.parent.name == "sites"}
+    assert {path: path.read_text() for path in files} == files

@@ -2,13 +2,14 @@
 
 import pytest
 
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+
 from agnosticfair.cli import main
 from agnosticfair.deploy.site import site_of
 from agnosticfair.methods import method
 
 
 def test_a_metric_can_be_deployed(tmp_path):
-    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
     from agnosticfair.deploy.coordinator import method_of
     from agnosticfair.deploy.folder import read_config
 
@@ -33,7 +34,6 @@ def test_a_metric_can_be_deployed(tmp_path):
 
 
 def test_columns_that_name_subgroups_reach_every_site(tmp_path, call):
-    pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
     from agnosticfair.deploy.coordinator import method_of
     from agnosticfair.deploy.folder import read_config
     from agnosticfair.deploy.node import read_site

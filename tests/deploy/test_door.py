@@ -23,7 +23,7 @@ from agnosticfair.deploy.folder import Federation, read_settings, write_folder
 from agnosticfair.deploy.frames import LENGTHS, frame, site_tls
 from agnosticfair.deploy.node import cause, load_key, read_site
 from agnosticfair.deploy.secrets import tls_files
-from agnosticfair.errors import FederationError
+from agnosticfair.errors import FederationError, SettingsError
 
 HELLO = {"id": "1", "step": "hello", "round": 0, "content": b""}
 
@@ -383,13 +383,16 @@ def test_no_clock_matters_within_a_day(folder, hours, monkeypatch):
 def test_an_expired_certificate_is_named_at_both_ends(folder, monkeypatch):
     from agnosticfair.deploy import secrets
 
-    monkeypatch.setattr(secrets, "DAYS", 0)
-    admin.renew(folder)
     with opened(folder) as line:
+        monkeypatch.setattr(secrets, "DAYS", 0)
+        admin.renew(folder)
+        assert "the TLS certificate has expired" in str(admin.status(folder)["alarms"])
+        wait(lambda: "has expired" in line.why("north"), "the door to see it", pause=0.05)
         with pytest.raises(ssl.SSLError) as refused:
             connected(folder)
         assert "has expired" in cause(refused.value)
-        wait(lambda: "has expired" in line.refused[1], "the refusal", pause=0.05)
+    with pytest.raises(SettingsError, match="has expired: 'agnosticfair deploy renew'"):
+        Door(read_settings(folder)).__enter__()
 
 
 def test_threads_end_with_the_door(folder):

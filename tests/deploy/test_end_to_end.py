@@ -11,6 +11,7 @@ import socket
 import ssl
 import sys
 import threading
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from pyarrow import csv
 from agnosticfair.auditing.fits import as_content, certificates
 from agnosticfair.deploy import admin
 from agnosticfair.deploy.door import HANDSHAKES, WAITING, raise_limit
+from agnosticfair.deploy.site import versions
 from agnosticfair.model import load_model
 from agnosticfair.threads import one_thread
 
@@ -286,7 +288,7 @@ def test_a_run_is_stopped_by_name_and_refuses_a_second(bank, call):
 ANOTHER = """
 from agnosticfair.cli import main
 from agnosticfair.deploy import site
-site.versions = lambda: {"agnosticfair": "9.9.9"}
+site.versions = lambda: {"agnosticfair": "9.9.9", "app": "0" * 16}
 site.FORMAT = FORMAT or site.FORMAT
 main(["deploy", "site", "sites/south.toml"])
 """
@@ -309,6 +311,40 @@ def test_a_site_of_another_version_works_or_is_refused_by_name(bank):
             versions = bank.result("history.json")["sites"]["south"]["versions"]
             assert versions["agnosticfair"] == "9.9.9"
             assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
+    bank.stop("south")
+    bank.start("south")
+
+
+def test_files_of_an_older_version_are_written_anew_and_a_site_says_which_version_it_has(
+    bank, call
+):
+    bank.prepare()
+    bank.stop("south")
+    path = bank.folder / "sites" / "south.toml"
+    before = path.read_text()
+    decided = before.replace("min-rows = 10", "min-rows = 12")
+    older = decided.replace("may-drop = false\n", "")  # what is new, and what is gone
+    path.write_text(older.replace("[policy]\n", "[policy]\nkernel-noise = 3\n"))
+    bank.start("south")
+    assert bank.processes.pop("south").wait(timeout=LONG) == 2
+    assert "'agnosticfair deploy upgrade'" in " ".join(bank.log("south").split())
+    app = versions()["app"]
+    for said in ("[policy] kernel-noise", "Written anew"):
+        code, out, _ = call("deploy", "upgrade", bank.folder)
+        assert (code, said in out, f"app's hash {app}" in out) == (0, True, True)
+        assert tomllib.loads(path.read_text()) == tomllib.loads(decided)
+    bank.start("south")
+    for _ in range(2):  # as often as one likes
+        code, out, _ = call("deploy", "check", bank.folder)
+        assert (code, out.count(app)) == (0, len(SITES))
+    run = bank.run()
+    wait(lambda: bank.round() >= 1, "the first round", pause=0.02)
+    code, out, _ = call("site", "status", path)
+    assert (code, f"app {app}) is in run" in out) == (0, True)
+    bank.ends(run)
+    assert bank.result("history.json")["sites"]["south"]["versions"]["app"] == app
+    assert bank.weights() == here(bank.files.values(), max_rounds=3).model.w.tobytes()
+    path.write_text(before)
     bank.stop("south")
     bank.start("south")
 

@@ -2,28 +2,50 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 from helpers import dealt, small_table
 
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509 import load_pem_x509_certificate
+
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.deploy.masking import (
+from agnosticfair.deploy.secrets import (
     LIST,
     first_list,
+    identity,
+    key_pair,
     list_text,
     masked_site,
+    masking_key,
     next_list,
+    read_key,
     read_key_list,
     take_list,
 )
-from agnosticfair.deploy.secrets import key_pair, masking_key, read_key
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit
-from agnosticfair.protocol.engines.in_process import InProcess
-from agnosticfair.protocol.messages import pack, unpack
-from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
+from agnosticfair.protocol.engines.seam import InProcess
+from agnosticfair.protocol.messages import Invitation, KeyList, Offer, joined, pack, unpack
+from agnosticfair.protocol.secure.keys import (
+    ANSWER,
+    KEEPER,
+    LISTED,
+    OFFER,
+    check_offer,
+    check_signature,
+    check_signed,
+    listed,
+    new_identity,
+    offered,
+    signature,
+)
 from agnosticfair.site.guard import guarded
 from agnosticfair.site.policy import SitePolicy
 
@@ -123,3 +145,40 @@ def test_a_list_is_changed_by_its_keeper_only(tmp_path):
     (folder / "masking.key").unlink()
     with pytest.raises(SettingsError, match="this change"):
         next_list(folder, lambda sites: sites)
+
+
+def test_what_a_site_signs_for_its_connection_never_passes_for_masks_nor_the_other_way():
+    """One key is used for both: whoever steers the one gets no signature for the other (SECURITY.md)."""
+    pair = {name: key_pair(name) for name in ("north", "south")}
+    roster = {name: masking_key(texts[".pub"]) for name, texts in pair.items()}
+    north = identity(pair["north"][""], "north")
+    secret = load_pem_private_key(pair["north"][""].encode(), None)
+    certificate = load_pem_x509_certificate(pair["north"][".pub"].encode())
+    # what a client signs in a handshake of TLS 1.3 (RFC 8446, 4.4.3), the transcript as a coordinator likes it
+    values, request = np.arange(3, dtype=np.uint64), b"request"
+    for transcript in (bytes(32), OFFER.ljust(32), b"\x1a" + bytes(31)):
+        handshake = b" " * 64 + b"TLS 1.3, client CertificateVerify\0" + transcript
+        for stolen in (secret.sign(handshake), certificate.signature):
+            invitation = Invitation("s", roster)
+            with pytest.raises(FederationError, match="is not signed with its key"):
+                check_offer(Offer("north", "s", "0" * 64, stolen.hex()), invitation, roster)
+            with pytest.raises(FederationError, match="is not signed with its key"):
+                check_signature(roster, "north", stolen.hex(), request, values)
+            with pytest.raises(FederationError, match="not signed by the keeper"):
+                check_signed(KeyList(2, roster, stolen.hex()), roster["north"], "it")
+        hostile = handshake.decode("latin1")
+        names = {**roster, hostile: roster["south"]}
+        signed = [
+            offered(
+                north, Invitation(hostile, names, hostile), bytes(range(32)), hostile
+            ).signature,
+            signature(north, handshake, values),
+            listed(north, 1, names).signature,
+        ]
+        for given, content in product(signed, (handshake, certificate.tbs_certificate_bytes)):
+            with pytest.raises(InvalidSignature):
+                certificate.public_key().verify(bytes.fromhex(given), content)
+    for purpose in (OFFER, ANSWER, LISTED):  # its length comes first: no two begin alike
+        begin = joined(purpose)
+        assert begin[:2] not in (b"  ", certificate.tbs_certificate_bytes[:2])
+        assert sum(joined(other).startswith(begin) for other in (OFFER, ANSWER, LISTED)) == 1

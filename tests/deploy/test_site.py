@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
+
 from agnosticfair.deploy.site import reason, respond, site_of
 from agnosticfair.errors import DataError, FederationError, SettingsError
 from agnosticfair.protocol.messages import Reply, pack

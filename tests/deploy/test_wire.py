@@ -12,8 +12,7 @@ from scipy.stats import chisquare
 
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Masked, Reply, pack, unpack
+from agnosticfair.protocol.messages import Masked, Reply, bits, pack, unpack
 from agnosticfair.protocol.secure.masks import integers
 
 pytestmark = pytest.mark.slow
@@ -44,13 +43,11 @@ node.serve_site(Path(sys.argv[1]))
 
 
 def listened(bank, name):
-    """Let the site's script start it with an ear on its line; the file of what was heard."""
+    """Let the site be started with an ear on its line; the file of what was heard."""
     (bank.folder / "ear.py").write_text(EAR)
     heard = bank.folder / f"{name}.wire"
-    command = f"exec {sys.executable} ear.py sites/{name}.toml {heard}\n"
-    script = bank.folder / f"start-{name}.sh"
-    kept = [line for line in script.read_text().splitlines() if not line.startswith("exec ")]
-    script.write_text("\n".join([*kept, command]))
+    file = bank.folder / "sites" / f"{name}.toml"
+    bank.commands[name] = [sys.executable, bank.folder / "ear.py", file, heard]
     return heard
 
 

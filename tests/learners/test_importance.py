@@ -5,8 +5,8 @@ import pytest
 
 from agnosticfair.data.table import Column, Table
 from agnosticfair.federation import fit
-from agnosticfair.learners.importance import gains, partial_dependence, permutation_importances
 from agnosticfair.methods import method
+from agnosticfair.runs.ruled import gains, partial_dependence, permutation_importances
 
 
 @pytest.fixture(scope="module")

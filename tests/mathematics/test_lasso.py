@@ -57,5 +57,5 @@ def test_a_coordinate_that_is_paid_to_grow_grows(seed):
     V = rng.normal(size=(6, 12))
     H, g, x0 = V.T @ V + 1e-6 * np.eye(12), np.abs(rng.normal(size=12)), np.zeros(12)
     up, down = np.full(12, -3.0), np.full(12, np.inf)
-    x = _by_signs(H, g, x0, x0, up, down, 1e-7)
+    x = _by_signs(H, g, x0, x0, up, down)
     assert residual(g + H @ (x - x0), x, up, down).max() < 1e-5

@@ -70,16 +70,3 @@ def test_a_guess_is_taken_only_where_it_is_right(seed):
         guessed = minimise(P, q, G, h, guess)
         np.testing.assert_allclose(guessed.x, plain.x, atol=1e-7)
         np.testing.assert_allclose(guessed.multipliers, plain.multipliers, atol=1e-6)
-
-
-@pytest.mark.parametrize("singular", [False, True])
-def test_a_guess_that_determines_x_is_solved_by_factors(singular, monkeypatch):
-    """Where it does not after all, singular values have the last word."""
-    P, q = np.diag([2.0, 0.0]), np.array([-2.0, 1.0])
-    G, h = np.array([[0.0, -1.0], [0.0, -1.0]]), np.zeros(2)
-    guess = np.array([True, singular])
-    if not singular:
-        monkeypatch.setattr(np.linalg, "lstsq", None)
-    solution = minimise(P, q, G, h, guess, definite=True)
-    np.testing.assert_allclose(solution.x, [1.0, 0.0], atol=1e-12)
-    assert solution.multipliers.sum() == pytest.approx(1.0)

@@ -13,8 +13,7 @@ from agnosticfair.federation import fit
 from agnosticfair.mathematics.subgroups import members
 from agnosticfair.monitoring.baseline import baseline_of, nearest, reachable, shares_within
 from agnosticfair.monitoring.monitor import Monitor, described
-from agnosticfair.monitoring.state import from_bytes
-from agnosticfair.monitoring.verdict import subgroup_differences
+from agnosticfair.monitoring.verdict import from_bytes, subgroup_differences
 
 ROWS = small_table(6000, seed=1)
 MODEL = fit({"a": small_table(1500, seed=2)}, "fl", positive="yes").model
@@ -126,21 +125,20 @@ def test_without_groups_the_mix_is_still_watched():
 
 
 def test_what_is_not_measured_is_not_told_as_zero():
-    from agnosticfair.report.monitor import page_data
+    from agnosticfair.report.page import monitor_data
 
     monitor, verdict = watched(replace(ROWS, sensitive_features={}))
     assert (verdict.overall.rows, verdict.overall.difference) == (0, None)
     assert [rate.rate for rate in verdict.overall.rates] == [None, None]
-    told = page_data(monitor, verdict)
+    told = monitor_data(monitor, verdict)
     assert json.loads(json.dumps(told, allow_nan=False))["timeline"][-1]["difference"] is None
     assert "its groups are not known" in " ".join(told["texts"])
 
 
 def test_its_page_is_drawn_and_accessible(accessible):
-    from agnosticfair.report.monitor import page_data
-    from agnosticfair.report.page import monitor_page
+    from agnosticfair.report.page import monitor_data, monitor_page
 
-    accessible(monitor_page(page_data(*watched(ROWS))))
+    accessible(monitor_page(monitor_data(*watched(ROWS))))
 
 
 def test_labels_that_come_late_are_added_once():
@@ -249,6 +247,8 @@ def test_a_certificate_is_a_baseline():
     assert max(monitor.baseline.limits) == certificate.upper
     able = [subgroup for subgroup in certificate.subgroups if subgroup.estimable]
     assert monitor.baseline.limits == tuple(subgroup.high for subgroup in able)
+    kept = replace(certificate, upper=0.9)  # of a fit's limit, which is all that is claimed
+    assert {*Monitor(MODEL, kept).baseline.limits} == {0.9}
     assert not monitor.update(ROWS).alarm
     other = fit({"a": small_table(500, seed=5)}, "fl", positive="yes").model
     with pytest.raises(ModelError, match="belong together"):
@@ -322,7 +322,7 @@ def test_a_sample_with_groups_judges_decisions_and_leaves_the_mix():
 
 
 def test_a_state_stays_small_however_many_batches(tmp_path):
-    from agnosticfair.monitoring.state import MAX_BATCHES, latest
+    from agnosticfair.monitoring.verdict import MAX_BATCHES, latest
 
     monitor, _ = watched(ROWS)
     many = latest({f"{k:016x}": False for k in range(3 * MAX_BATCHES)})

@@ -16,7 +16,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.federation import in_process
 from agnosticfair.privacy.fit import Budget, fit_private
-from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.ledger import Ledger, PrivateSite, share_of
 from agnosticfair.privacy.requests import (
     SHARES,
     PrivateCounts,
@@ -27,10 +27,8 @@ from agnosticfair.privacy.requests import (
     entries,
     sensitivity,
 )
-from agnosticfair.privacy.site import PrivateSite, share_of
 from agnosticfair.protocol.faults import Coordinator
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import pack, unpack
+from agnosticfair.protocol.messages import bits, pack, unpack
 from agnosticfair.protocol.secure.keys import check_offer
 from agnosticfair.site.guard import rehearsed
 

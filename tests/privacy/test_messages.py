@@ -49,6 +49,23 @@ def test_every_field_of_every_method_is_explained(chosen):
         assert message.times >= 1
 
 
+def test_some_rows_send_every_message_that_all_rows_do(monkeypatch):
+    monkeypatch.setattr("agnosticfair.privacy.messages.TREES_FROM", 500)
+    monkeypatch.setattr("agnosticfair.server.solvers.TREES_FROM", 500)
+    chosen = method("rule", min_people=2, max_rounds=4)
+    heard = []
+    some = dry_run(chosen, ROWS, 2, positive="yes", sample=150, on_message=heard.append)
+    every = dry_run(chosen, ROWS, 2, positive="yes", sample=None)
+    kinds = [
+        {(m.step, m.sender, *m.fields) for m in messages if m.step in ("learn", "level")}
+        for messages in (some, every)
+    ]
+    assert kinds[0] == kinds[1]
+    assert {m.step for m in some} == {m.step for m in every} == {*heard}
+    steps = [m.step for m in some]
+    assert steps.index("learn") < steps.index("fine_counts") < steps.index("program")
+
+
 def test_masked_sums_say_nothing_of_a_site_but_by_consent():
     pytest.importorskip("cryptography")
     sent = from_site(

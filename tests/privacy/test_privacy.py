@@ -13,9 +13,15 @@ from agnosticfair.client.steps import answer
 from agnosticfair.data.table import concatenate
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError
 from agnosticfair.privacy.fit import Budget, fit_private
-from agnosticfair.privacy.ledger import Ledger, multiplier, spent
+from agnosticfair.privacy.ledger import (
+    Ledger,
+    PrivateSite,
+    discrete_gaussian,
+    multiplier,
+    share_of,
+    spent,
+)
 from agnosticfair.privacy.requests import SHARES, deviations, sensitivity
-from agnosticfair.privacy.site import PrivateSite, discrete_gaussian, share_of
 from agnosticfair.protocol.messages import Reply
 
 AUDIT = script("canary")

@@ -71,7 +71,7 @@ def test_a_client_that_declines_is_not_asked_again():
 
 def test_policies_by_name():
     assert policy("stop") == Policy()
-    with pytest.raises(SettingsError, match=r"'ignore'.*retry"):
+    with pytest.raises(SettingsError, match=r"'ignore'.*stop"):
         policy("ignore")
     with pytest.raises(SettingsError, match="'go on'"):
         Policy(then="go on")

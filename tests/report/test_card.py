@@ -69,7 +69,7 @@ def test_it_begins_with_the_verdict_of_the_page():
     assert state == "kept"
     assert "0.05 was asked for" in text
     broken = of(0.2)
-    assert said(sex=broken)[1].startswith("Broken: risk difference 0.200 on the training rows")
+    assert said(sex=broken)[1].startswith("Broken: risk difference 0.2000 on the training rows")
     assert said(sex=sex, race=broken, job="too few")[0] == "broken", "the worst feature's"
     assert said(sex=of(0.01, 0.3))[0] == "unknown"
     assert said(sex=sex)[0] == "unknown", "nothing is certified on the rows of a fit"
@@ -79,6 +79,21 @@ def test_it_begins_with_the_verdict_of_the_page():
     assert 'class="verdict kept"' in html(sections)
 
 
+def test_a_limit_that_is_not_claimed_is_not_said_to_be_kept():
+    sex = CERTIFIED["sex"]
+    one = replace(sex.subgroups[0], difference=0.01, low=0.0, high=0.04, estimable=True)
+    for bound, notes, state in (
+        (0.04, ("The limit 0.2 is not claimed: decisions are nearly all alike.",), "unknown"),
+        (0.2, ("Keeps the limit 0.2.",), "kept"),
+    ):
+        certificate = replace(sex, subgroups=(one,), upper=bound, notes=notes)
+        shown = card(FITTED, CLIENTS, {"sex": certificate}, "loan", 0.2)[0].glance
+        assert shown.state == state
+        assert ("not claimed" in shown.answer) == (state == "unknown")
+        # other bounds are of a model that these rows have chosen
+        assert ("0.0400" in shown.tiles[1][2]) == (state == "unknown")
+
+
 def test_it_says_what_training_was_about():
     def said(**changes):
         made = replace(FITTED, method=replace(FITTED.method, **changes))
@@ -86,7 +101,7 @@ def test_it_says_what_training_was_about():
 
     for page in (said(), said(network=Network())):
         assert "Training aimed at 0.05 for the decisions themselves" in page
-        assert "stand-in" not in page
+        assert "mean log loss" not in page
 
 
 @pytest.mark.parametrize(

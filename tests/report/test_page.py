@@ -14,8 +14,8 @@ from agnosticfair.data.table import Column
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.metrics import METRICS, Metric
 from agnosticfair.model import load_model
-from agnosticfair.report.explorer import counts
 from agnosticfair.report.page import report_page
+from agnosticfair.report.studies import counts
 
 
 @pytest.fixture

@@ -17,11 +17,10 @@ from agnosticfair.data.storage import read_decided
 from agnosticfair.data.table import Column
 from agnosticfair.errors import DataError, ModelError, SettingsError
 from agnosticfair.mathematics import scoring
-from agnosticfair.report.explorer import MIN_SHARE, counts, values
 from agnosticfair.report.page import as_text
 from agnosticfair.report.page import page_data as data
 from agnosticfair.report.page import report_page as html
-from agnosticfair.report.studies import read_run
+from agnosticfair.report.studies import MIN_SHARE, counts, read_run, values
 from agnosticfair.runs.provenance import COMMAND, provenance
 
 

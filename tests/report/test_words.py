@@ -45,7 +45,7 @@ def test_a_subgroup_over_the_limit_breaks_it():
     assert verdict(given)[0] == "unknown"
     given["methods"][0]["subgroups"] = {"estimable": [{"difference": 0.16, "name": "job = cook"}]}
     assert verdict(given)[0] == "broken"
-    assert "0.160 where job = cook" in verdict(given)[1]
+    assert "0.1600 where job = cook" in verdict(given)[1]
 
 
 @pytest.mark.parametrize(("low", "state"), [(0.02, "unknown"), (0.11, "broken")])
@@ -54,7 +54,7 @@ def test_a_certified_difference_over_the_limit_may_be_chance(low, state):
     given["methods"][0]["subgroups"] = named(difference=0.16, low=low)
     found, text = verdict(given)
     assert found == state
-    assert "0.160" in text
+    assert "0.1600" in text
     assert ("chance" in text) == (state == "unknown")
 
 
@@ -64,7 +64,7 @@ def test_other_rates_have_a_ratio_and_no_four_fifths_rule():
     tiles = {label: (value, about) for label, value, about in glance(given).tiles}
     assert "Four-fifths rule" not in tiles
     value, about = tiles["Ratio"]
-    assert (value, "0.700" in about, "at least 0.600" in about) == ("0.700", True, True)
+    assert (value, "0.7000" in about, "at least 0.6000" in about) == ("0.7000", True, True)
 
 
 def test_there_is_no_verdict_without_a_difference():
@@ -73,9 +73,9 @@ def test_there_is_no_verdict_without_a_difference():
 
 def test_who_is_favoured():
     said = direction(study(0.3))
-    assert "Favoured: M (0.500 decided positively) over F (0.200)" in said
-    assert "0.250" in said
-    assert "0.300" in said
+    assert "Favoured: M (0.5000 decided positively) over F (0.2000)" in said
+    assert "0.2500" in said
+    assert "0.3000" in said
 
 
 def test_a_model_that_hardly_decides_is_told():
@@ -103,10 +103,22 @@ def test_what_surely_breaks_a_limit_is_named_before_what_was_measured_higher():
         "estimable": [*named(difference=0.3, low=0.01)["estimable"], *sure]
     }
     state, text = verdict(given)
-    assert (state, "job = nurse" in text, "0.120" in text) == ("broken", True, True)
+    assert (state, "job = nurse" in text, "0.1200" in text) == ("broken", True, True)
     given["methods"][0]["subgroups"]["estimable"].pop()
     state, text = verdict(given)
     assert (state, "About 2,200 rows" in text) == ("unknown", True)  # (0.29 / 0.2)^2 as many
+
+
+def test_a_limit_is_broken_by_a_subgroup_of_few_rows_that_surely_breaks_it():
+    few = {"name": "job = nurse", "rows": 90, "difference": 0.4, "low": 0.12, "high": 0.7}
+    given = study(0.03, 0.09)
+    given["methods"][0]["subgroups"] = named() | {"few": [few], "surest": few}
+    state, text = verdict(given)
+    assert (state, "at least 0.1200" in text) == ("broken", True)
+    given["methods"][0]["subgroups"] |= {"surest": few | {"low": 0.0}, "counts": [1, 3]}
+    state, text = verdict(given)
+    assert state == "kept"
+    assert "too few to know (3 subgroups): risk difference up to 0.4000 where job = nurse" in text
 
 
 def named(**changes):
@@ -130,8 +142,8 @@ def test_the_first_screen_says_what_was_asked_how_many_rows_would_do_and_the_wor
     assert "About 4,000 rows" in shown.answer  # (0.25 - 0.05)^2 / (0.15 - 0.05)^2 as many
     tiles = {label: (value, about) for label, value, about in shown.tiles}
     assert tiles["Asked"][0] == "≤ 0.15"
-    assert tiles["Worst subgroup"] == ("0.050", "job = cook (90 rows); at most 0.250")
-    assert tiles["Accuracy"][0] == "0.800"
+    assert tiles["Worst subgroup"] == ("0.0500", "job = cook (90 rows); at most 0.2500")
+    assert tiles["Accuracy"][0] == "0.8000"
 
 
 @pytest.mark.parametrize(
@@ -158,3 +170,38 @@ def test_a_limit_on_overall_is_not_said_to_be_one_on_subgroups():
     assert (state, "0.1 was asked for overall" in text) == ("broken", True)
     assert "every named subgroup" not in glance(given).tiles[0][2]
     assert scope_of({"basis": {"kind": "gaussian"}}) == "for every reweighting in its set"
+
+
+def trained(kept=True, over=0, difference=0.113, able=400):
+    given = study(0.04) | {"rows_are": "training rows", "rows": 9000}
+    counted = named(difference=0.16, low=None, high=None) | {"counts": [able, 3], "over": over}
+    counted |= {"certified": False, "needed": [2081, 177006], "precision": 0.1}
+    given["methods"][0] |= {
+        "subgroups": counted,
+        "estimated": {"kept": kept, "difference": difference},
+    }
+    return given
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "said"),
+    [
+        (trained(), "kept", "none of 400 subgroups is over it by more than chance"),
+        (trained(over=10), "kept", "10 of 400 subgroups are over it"),
+        (trained(over=11), "unknown", "but counted, 11 of 400"),
+        (trained(kept=False, difference=0.3), "broken", "up to 0.3000, and 0.1 was asked for"),
+    ],
+)
+def test_a_rule_is_asked_for_tau_of_its_estimates_in_training(given, state, said):
+    found, text = verdict(given)
+    assert (found, said in text) == (state, True)
+    if state != "broken":
+        assert "at most 0.1 in every named subgroup (0.1130 with decisions rounded" in text
+        assert "2,100 rows tells it overall to ±0.1, of 180,000 in half of the subgroups" in text
+    assert verdict(given | {"rows_are": "test rows"})[0] == "broken", "counted on other rows"
+
+
+def test_a_converged_fit_keeps_its_limit_to_rounding():
+    given = study(0.1004) | {"rows_are": "training rows"}
+    assert verdict(given)[0] == "unknown"
+    assert verdict(given | {"rows_are": "test rows"})[0] == "broken"

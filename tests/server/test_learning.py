@@ -15,7 +15,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.learners.estimates import Estimates, heads
 from agnosticfair.methods import Fairness, Method, Rule, method
-from agnosticfair.protocol import rule as estimates
+from agnosticfair.protocol import requests
 from agnosticfair.server import learning
 from agnosticfair.server.plan import heads_of, plan
 
@@ -159,7 +159,7 @@ def test_the_hessian_is_sent_only_while_it_helps():
 
 def test_wide_rows_send_a_diagonal_and_learn_the_same(monkeypatch):
     full = fit({"a": ROWS}, PLAIN, positive="yes")
-    monkeypatch.setattr(estimates, "MAX_NUMBERS", 10)
+    monkeypatch.setattr(requests, "MAX_NUMBERS", 10)
     one = fit({"a": ROWS}, PLAIN, positive="yes")
     split = fit(dealt(ROWS, 3), PLAIN, positive="yes")
     np.testing.assert_array_equal(

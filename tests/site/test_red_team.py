@@ -27,7 +27,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.summary import SummaryStatistics, summary_statistics
 from agnosticfair.data.table import Column
-from agnosticfair.deploy.masking import LIST, list_text, read_key_list
+from agnosticfair.deploy.secrets import LIST, list_text, read_key_list
 from agnosticfair.deploy.site import hello
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit
@@ -39,7 +39,7 @@ from agnosticfair.mathematics.fairness import Surrogate
 from agnosticfair.mathematics.scores import Directions, Points
 from agnosticfair.mathematics.trees import empty
 from agnosticfair.methods import method
-from agnosticfair.privacy.ledger import Ledger
+from agnosticfair.privacy.ledger import Ledger, PrivateSite
 from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
@@ -49,29 +49,32 @@ from agnosticfair.privacy.requests import (
     PrivateRates,
     deviations,
 )
-from agnosticfair.privacy.site import PrivateSite
 from agnosticfair.protocol.engines.seam import Failure
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, bits
 from agnosticfair.protocol.requests import (
     UNCOUNTED,
+    Calibration,
     Centres,
     Clusters,
     Counts,
     Decisions,
+    FineCounts,
     Histograms,
+    Learn,
     Moments,
     Outline,
+    ProgramSums,
     SubgroupCounts,
     SubgroupDecisions,
+    SubgroupMasses,
     SubgroupSet,
     Sums,
     Trials,
 )
-from agnosticfair.protocol.rule import Calibration, FineCounts, Learn, ProgramSums, SubgroupMasses
 from agnosticfair.protocol.secure.keys import KEEPER, listed, new_identity
 from agnosticfair.server import boosted
 from agnosticfair.server import plan as server
+from agnosticfair.site import checks
 from agnosticfair.site.guard import Quiet, guarded
 from agnosticfair.site.policy import SitePolicy
 
@@ -213,6 +216,15 @@ def hostile(town):
         replace(task, basis=gaussian(1, 1e-3, "ranges"), centres=np.zeros((1, encoding.width))),
     )
     yield "folds", replace(task, fold=Fold(0, 400))
+
+
+def test_without_a_schema_a_number_cannot_be_asked_for_as_a_category(town):
+    encoding = town.task().encoding
+    (name, *_), *more = encoding.numeric
+    swapped = (*encoding.categorical, (name, ("0", "1")))
+    changed = replace(encoding, numeric=tuple(more), categorical=swapped)
+    with pytest.raises(ValueError, match="its columns are others"):
+        checks._around(changed, encoding, {})
 
 
 def test_whatever_is_refused_the_sentence_is_one(town):

@@ -49,7 +49,7 @@ from agnosticfair.data.schema import Schema, under
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, existing
 from agnosticfair.federation import (
     agree_on_centres,
     checked_centres,
@@ -151,10 +151,6 @@ def audit(
         Of probabilities.
     positive : optional
         The label that counts as 1.
-
-    Returns
-    -------
-    Certificate
 
     Examples
     --------
@@ -259,8 +255,7 @@ def _kernel_sums(
 ) -> tuple[AuditRequest, np.ndarray, np.ndarray | None]:
     """The request with the kernels that were taken, their sums over the cells, (4 G, M + 1), and their centres in the
     user's units.  kernel_inputs: units, centres and seed; None where x are the kernels."""
-    basis, b, count = request.basis, None, 4 * len(rows.groups)
-    assert basis is not None
+    basis, b, count = existing(request.basis), None, 4 * len(rows.groups)
     if kernel_inputs is None:
         request = replace(request, basis=replace(basis, kernels=x.shape[1]))
         return request, tally(x.__getitem__, lambda K: K, rows.strata, count), None
@@ -319,10 +314,6 @@ def audit_clients(
         Seconds a client has for an answer.
     secure, fold, schema, on_failure
         As in ``fit``; no client is left out.
-
-    Returns
-    -------
-    Certificate
 
     Examples
     --------

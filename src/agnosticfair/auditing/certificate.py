@@ -23,21 +23,11 @@ FORMAT = "agnosticfair-certificate-2"
 class KernelBound:
     """What holds for every reweighting alpha of the rows in A = {0 <= alpha <= bound, mean weight 1}.
 
-    Attributes
-    ----------
-    worst_difference, worst_accuracy : float
-        No alpha shows more between two groups that each keep the share ``floor`` of the mass, and none is right less
-        often; ``alpha`` and ``alpha_accuracy`` show them, the difference to ``tolerance``.
-    upper : float
-        The bound on the difference over reweightings of the population; nan on the rows of the fit.
-    pair : tuple of str
-        The two groups, the one of the higher rate first.
-    under_floor : tuple of str
-        Groups that have the share ``floor`` under no alpha; they are compared with none.
-    outcome : Outcome
-        FAILED: the tolerance was not reached; the bounds hold all the same.
-    centres : (M, d) array or None
-        Of the kernels, in the units of X.
+    No alpha shows more than ``worst_difference`` between two groups that each keep the share ``floor`` of the mass,
+    to ``tolerance``; ``alpha`` and ``alpha_accuracy`` show the worst ones. ``upper`` bounds the difference over
+    reweightings of the population; nan on the rows of the fit. ``pair`` has the group of the higher rate first;
+    ``under_floor`` the groups that no alpha gives that share. ``centres`` are in the units of X. Bounds hold where
+    ``outcome`` is FAILED, too.
     """
 
     basis: Basis
@@ -131,10 +121,6 @@ class Certificate:
         ----------
         content : mapping
             Read from the file of a certificate.
-
-        Returns
-        -------
-        Certificate
         """
         values = {one.name: content[one.name] for one in fields(cls)}
         kernels = values["kernels"]
@@ -269,12 +255,12 @@ def _numbers(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def interval_text(subgroup: SubgroupRecord) -> str:
-    """A subgroup's interval in three digits, or that there is none."""
+    """A subgroup's interval, or that there is none."""
     if not subgroup.estimable:
         return "not estimable: too few rows"
     if not isfinite(subgroup.high):
         return "none: measured only"
-    return f"{subgroup.low:.3f} to {upper(subgroup.high, 3)}"
+    return f"{lower(subgroup.low)} to {upper(subgroup.high)}"
 
 
 def _certified(certificate: Certificate) -> str:
@@ -399,33 +385,29 @@ def violations(limit: float, certificate: Certificate) -> tuple[str, ...]:
     if not certificate.worst_first:
         return ("no subgroup has rows enough for the precision asked for",)
     return tuple(
-        f"{subgroup.name} ({subgroup.rows:,} rows) shows {subgroup.difference:.3f}"
+        f"{subgroup.name} ({subgroup.rows:,} rows) shows {subgroup.difference:.4f}"
         + ("" if subgroup.difference > limit else ", with too few rows to know")
         for subgroup in certificate.worst_first
         if subgroup.high > limit and isfinite(subgroup.difference)
     )
 
 
-def upper(value: float, digits: int = 4) -> str:
-    """An upper bound in so many digits, never below it; 'none' where there is none.
+def upper(value: float) -> str:
+    """An upper bound as every front shows it, never below it; 'none' where there is none.
 
-    >>> upper(0.23001), upper(0.23), upper(0.23001, 2), upper(nan)
-    ('0.2301', '0.2300', '0.24', 'none')
+    >>> upper(0.23001), upper(0.23), upper(nan)
+    ('0.2301', '0.2300', 'none')
     """
-    if not isfinite(value):
-        return "none"
-    return f"{ceil(value * 10**digits - 1e-6) / 10**digits:.{digits}f}"
+    return f"{ceil(value * 1e4 - 1e-6) / 1e4:.4f}" if isfinite(value) else "none"
 
 
-def lower(value: float, digits: int = 4) -> str:
-    """A lower bound in so many digits, never above it; 'none' where there is none.
+def lower(value: float) -> str:
+    """A lower bound as every front shows it, never above it; 'none' where there is none.
 
     >>> lower(0.61009)
     '0.6100'
     """
-    if not isfinite(value):
-        return "none"
-    return f"{floor(value * 10**digits + 1e-6) / 10**digits:.{digits}f}"
+    return f"{floor(value * 1e4 + 1e-6) / 1e4:.4f}" if isfinite(value) else "none"
 
 
 def plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ from agnosticfair.auditing.subgroups import (
     subgroups_in,
 )
 from agnosticfair.data.encoding import shown
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.mathematics import confidence, metrics
 from agnosticfair.mathematics.ambiguity import Ambiguity, Worst, check, worst_linear
 from agnosticfair.mathematics.basis import Basis, check_seed, gaussian, subgroups
@@ -158,7 +158,10 @@ def from_sums(
         if sums.get("kernel_duals", ()) is None:
             notes.append(ABOVE_ONE)
         else:
-            proof = beyond_rows(psi, request, sums.get("kernel_duals"))
+            bound, n = None if request.bound == inf else request.bound, float(psi[..., -1].sum())
+            how = (request.delta, request.metric, bound, request.floor)
+            known = sums.get("kernel_duals")
+            proof = confidence.reweightings(psi[..., :-1], n, *how, duals=known)
             kernels = replace(kernels, upper=proof.value)
             sums = sums | {"kernel_duals": [edges.tolist() for edges in proof.duals]}
             uppers.append(proof.value)
@@ -191,7 +194,6 @@ def _plain(
     subgroups: tuple[SubgroupRecord, ...],
     labelled: bool,
 ) -> Certificate:
-    """A certificate without bounds."""
     strata = counted.counts[0]  # (G, label, decision)
     right = float(np.trace(strata, axis1=1, axis2=2).sum() / strata.sum()) if labelled else nan
     return Certificate(
@@ -212,8 +214,8 @@ def notes_of(subgroups: Sequence[SubgroupRecord]) -> tuple[str, ...]:
     if few and isfinite(few[0].difference):
         worst = few[0]
         notes.append(
-            f"Not estimable for too few rows: {len(few):,} subgroups, with measured differences up to "
-            f"{worst.difference:.4f} ({worst.name}, {worst.rows:,} rows)."
+            f"Not estimable for too few rows: {len(few):,} subgroup{'s' * (len(few) > 1)}, with measured differences "
+            f"up to {worst.difference:.4f} ({worst.name}, {worst.rows:,} rows)."
         )
     left = sorted(
         {name for subgroup in subgroups[:1] if subgroup.estimable for name in subgroup.left_out}
@@ -243,14 +245,13 @@ def kernel_bound(
     psi: np.ndarray, request: AuditRequest, groups: tuple[str, ...], labelled: bool
 ) -> KernelBound:
     """The worst case on the rows.  psi: (G, 2, 2, M + 1) sums of (K, 1) over the cells."""
-    assert request.basis is not None
     total = psi.sum(axis=(0, 1, 2))
     bound = request.bound if isfinite(request.bound) else None
     A = check(Ambiguity(total[:-1], float(total[-1]), bound))
     worst, pair, reachable = _worst_gap(A, psi, request, groups)
     wrong = worst_linear(A, (psi[:, 0, 1] + psi[:, 1, 0]).sum(axis=0)[:-1])
     return KernelBound(
-        basis=request.basis,
+        basis=existing(request.basis),
         bound=request.bound,
         worst_difference=worst.value,
         worst_accuracy=1 - wrong.value / A.n if labelled else nan,
@@ -261,13 +262,6 @@ def kernel_bound(
         alpha=worst.alpha,
         alpha_accuracy=wrong.alpha if labelled else np.full_like(worst.alpha, nan),
     )
-
-
-def beyond_rows(psi: np.ndarray, request: AuditRequest, duals: Any = None) -> confidence.Proved:
-    """The bound over reweightings of the population: searched for, or shown by duals."""
-    bound, n = None if request.bound == inf else request.bound, float(psi[..., -1].sum())
-    how = (request.delta, request.metric, bound, request.floor)
-    return confidence.reweightings(psi[..., :-1], n, *how, duals=duals)
 
 
 def _worst_gap(

@@ -33,6 +33,7 @@ import numpy as np
 
 from agnosticfair.auditing.audit import audit_clients, counting
 from agnosticfair.auditing.certificate import Certificate, limit_sentence, violations
+from agnosticfair.auditing.fits import as_content
 from agnosticfair.auditing.repeats import WEIGHTED, one_of_each, one_of_each_note
 from agnosticfair.data.rows import Fold, folds_by_features
 from agnosticfair.data.schema import Schema
@@ -49,17 +50,18 @@ from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.settings import CONFIDENCE, POSITIVE, require
 
 METHOD = "rule"
-WEAKEST, STRICTEST = 2.0, 0.005
-"""The first tau that is tried, as a multiple of the limit; and the smallest of all."""
+WEAKEST = 2.0  # the first tau that is tried, as a multiple of the limit
+STRICTEST = 0.005  # the smallest tau that is tried
 
-MAX_FITS, MAX_WORK = 6, 7
-"""Fits of half of the rows, each begun where another one ended; none is begun that would, if it took as long as the
-last, bring all to more than MAX_WORK times the rounds of the first, which had nothing to begin from. That is less
-than four single fits of all rows (benchmarks/limit.py)."""
+MAX_FITS = 6  # fits of half of the rows, each begun where another one ended
+MAX_WORK = 7
+"""No fit is begun that would, if it took as long as the last, bring all to more than so many times the rounds of the
+first, which had nothing to begin from. That is less than four single fits of all rows (benchmarks/limit.py)."""
 
-SURE, LIKELY, LEAP, MENTIONED = 0.06, 0.02, 8.0, 0.005
-"""How far under the limit a foreseen bound makes its certificate nearly sure, and how far it must be for a chance; by
-what factor tau may fall at once; by how much foreseen bounds differ that are worth telling apart."""
+SURE = 0.06  # a bound foreseen so far under the limit is nearly sure to be certified
+LIKELY = 0.02  # one so far under it has a chance
+LEAP = 8.0  # by what factor tau may fall at once
+MENTIONED = 0.005  # foreseen bounds that differ by less are not told apart
 
 NEARLY_CONSTANT = 0.01
 """A model that gives one of the two answers to fewer rows than this share is no answer to a limit."""
@@ -144,6 +146,13 @@ def limit_record(certified_limit: CertifiedLimit, certificate: Certificate) -> d
     return {"limit": certified_limit.limit, "kept": certified_limit.holds, "sentence": sentence}
 
 
+def limit_content(certified_limit: CertifiedLimit) -> dict[str, Any]:
+    """The certificate of a limit as a run leaves it: the worst feature's, with what is kept and what the others say."""
+    stated = stated_certificates(certified_limit)
+    content = as_content(stated, {})
+    return content | limit_record(certified_limit, stated[content["sensitive_feature"]])
+
+
 @dataclass(frozen=True)
 class Half:
     """Who answers for one half of the rows: the tables of it, or an engine whose clients deal their own.  how: they
@@ -157,11 +166,6 @@ class Half:
     def options(self) -> dict[str, Any]:
         """The arguments by which it is asked."""
         return {"clients": self.clients, "fold": self.fold, **self.how}
-
-    def held_out_half(self) -> Half:
-        """Who answers fit after fit, and keeps what one has made of the rows for the next."""
-        rows = self.clients
-        return replace(self, clients=in_process(rows)) if isinstance(rows, Mapping) else self
 
 
 @dataclass(frozen=True)
@@ -239,23 +243,9 @@ def fit_within(
 ) -> tuple[Fit, CertifiedLimit]:
     """The most accurate model of a path whose worst difference of decisions is certified to be within the limit.
 
-    Parameters
-    ----------
-    clients : mapping of str to Table or Stream, or Engine
-        Half of the rows, by their content, fit; the others certify. Over an engine every client deals its own.
-    limit : float
-        The largest difference in any estimable subgroup.
-    confidence, precision, subgroups
-        As in ``audit``: subgroups whose interval is wider than +- precision do not count towards the limit.
-    cluster : str, optional
-        A column of the tables that says which rows are one person: all of these fit, or one of them certifies.
-    deadline, secure, schema
-        As in ``fit``, whose other arguments may follow.
-
-    Returns
-    -------
-    Fit, CertifiedLimit
-        The model, and what may be claimed of it. Where the limit cannot be, the one foreseen nearest to it.
+    Half of the rows, by their content, fit, the others certify; a ``cluster`` goes to one half whole. ``limit`` is of
+    any estimable subgroup: subgroups whose interval is wider than +- ``precision`` do not count. ``how`` is for
+    ``fit``. Where the limit cannot be kept, the model is the one foreseen nearest to it.
     """
     require(CONFIDENCE, limit=limit)
     names = (sensitive_features,) if isinstance(sensitive_features, str) else (*sensitive_features,)
@@ -379,7 +369,9 @@ def walked(
         )
     look: Callable[[Model], Foreseen] | None = None
     path: list[Candidate] = []
-    rows = fitting.held_out_half()
+    tables, rows = fitting.clients, fitting
+    if isinstance(tables, Mapping):  # what one fit has made of the rows is kept for the next
+        rows = replace(fitting, clients=in_process(tables))
     while (tau := next_tau(path, limit)) is not None:
         chosen = method_of(method, tau=tau)
         laxer = min((one for one in path if one.tau > tau), key=lambda o: o.tau, default=None)

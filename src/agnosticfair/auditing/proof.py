@@ -32,7 +32,7 @@ from agnosticfair.auditing.repeats import (
 )
 from agnosticfair.auditing.subgroups import CountedSubgroups, searched, thin_of
 from agnosticfair.data.encoding import shown
-from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, needing
+from agnosticfair.errors import AgnosticFairError, DataError, SettingsError, existing, needing
 from agnosticfair.mathematics.basis import Basis, subgroups
 from agnosticfair.mathematics.subgroups import (
     Subgroup,
@@ -116,7 +116,6 @@ def new_key(path: Path) -> str:
 
 
 def read_key(path: Path) -> bytes:
-    """A secret key from its file."""
     try:
         secret = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError, UnicodeDecodeError):
@@ -378,19 +377,19 @@ def _notes_hold(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
 
 def _limit_holds(claims: Mapping[str, Any], true: Certificate) -> Iterator[str]:
     """Whether what is said of a limit follows from the bound."""
-    limit, kept = claims.get("limit"), claims.get("kept")
+    limit, holds = claims.get("limit"), claims.get("kept")
     if limit is None:
-        if kept is not None:
+        if holds is not None:
             yield "it keeps a limit and names none"
         if "sentence" in claims and claims["sentence"] != str(Certificate.from_json(claims)):
             yield "what it says is not what its sums give"
         return
     require(CONFIDENCE, limit=limit)
-    if not isinstance(kept, bool):
+    if not isinstance(holds, bool):
         yield "whether its limit is kept is neither true nor false"
-    if kept and not true.upper <= limit:
+    if holds and not true.upper <= limit:
         yield f"it says that the limit {limit:g} is kept where its sums give {true.upper:.6f}"
-    if claims["sentence"] != limit_sentence(limit, bool(kept), true):
+    if claims["sentence"] != limit_sentence(limit, bool(holds), true):
         yield "what it says of the limit is not what its sums give"
 
 
@@ -434,7 +433,6 @@ def _rows_of(
 
 
 def _rows_of_pairs(counted: CountedSubgroups, some: Sequence[Subgroup]) -> np.ndarray:
-    """The rows of subgroups of one or two values."""
     assert counted.pairs is not None
     i, j = places(sizes_of(counted.axes), some)
     return np.asarray(counted.pairs[i] if counted.pairs.ndim == 1 else counted.pairs[i, j])
@@ -457,8 +455,7 @@ def _nested(counted: CountedSubgroups, thin: int) -> Iterator[str]:
 def _pairs_hold(counted: CountedSubgroups) -> bool:
     """Whether the rows of all pairs of values, (I, I), fit each other and the subgroups: every row has one value of
     every column."""
-    pairs, sizes = counted.pairs, sizes_of(counted.axes)
-    assert pairs is not None
+    pairs, sizes = existing(counted.pairs), sizes_of(counted.axes)
     single = pairs if pairs.ndim == 1 else np.diag(pairs)
     if (pairs != pairs.T).any() or (pairs < 0).any():
         return False

@@ -48,8 +48,9 @@ are different people: else name who they are by cluster (--cluster)."
 CLUSTERED = "One row of each of {n:,} clusters among {rows:,} rows was audited: bounds count every cluster once."
 """Notes about the rows themselves, which no sums show."""
 
-NAMES, NAME, NUMBER = ("one", "other"), r"'[^']*'|\"[^\"]*\"", r"\d{1,3}(?:,\d{3})*"
-"""What stands in a note: names in quotes, and numbers."""
+NAMES = ("one", "other")
+NAME = r"'[^']*'|\"[^\"]*\""  # as a note has it
+NUMBER = r"\d{1,3}(?:,\d{3})*"  # as a note has it
 
 FEW_CLIENTS = 64
 """Up to so many, rows in common are looked for with a finer sketch."""

@@ -119,7 +119,6 @@ class CountedSubgroups:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the subgroups, in words."""
         return tuple(subgroup_name(self.axes, subgroup) for subgroup in self.subgroups)
 
     @cached_property
@@ -145,7 +144,6 @@ class CountedSubgroups:
 
     @property
     def total(self) -> np.ndarray:
-        """Rows of every subgroup, (M,)."""
         return self.counts.sum(axis=(1, 2, 3))
 
     @property
@@ -270,7 +268,6 @@ def candidates_of(axes: Sequence[Axis], depth: int) -> int:
 
 
 def pairs_shape(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Of ``CountedSubgroups.pairs``."""
     return (sum(sizes),) * (2 if sum(sizes) <= MAX_PAIRED else 1)
 
 
@@ -403,17 +400,9 @@ def rows_needed(
 ) -> int:
     """About the rows in all at which the difference between two groups is known to +- precision.
 
-    Parameters
-    ----------
-    one, other : float
-        The shares of all rows that the two groups have in the subgroup.
-    precision, confidence : float
-        As in ``audit``.
-    subgroups : int, optional
-        Subgroups that are certified together; None for overall, which has a share of its own.
+    ``one`` and ``other`` are the groups' shares of all rows in the subgroup; ``subgroups`` how many are certified
+    together, None for overall, which has a share of the confidence for itself.
 
-    Examples
-    --------
     >>> rows_needed(0.5, 0.5, 0.1), rows_needed(0.05, 0.05, 0.1, subgroups=40)
     (967, 11560)
     """

@@ -11,6 +11,7 @@ from agnosticfair.client.client import CHUNK, Client, strata_of
 from agnosticfair.data.axes import codes_of, histogram
 from agnosticfair.data.rows import folds_by_features
 from agnosticfair.data.summary import SummaryStatistics, counts_of, summary_statistics
+from agnosticfair.errors import existing
 from agnosticfair.learners.decisions import scores
 from agnosticfair.mathematics.basis import design, row_priorities
 from agnosticfair.mathematics.subgroups import counted, cross, gram, sizes_of, subgroup_sums
@@ -30,7 +31,6 @@ from agnosticfair.protocol.requests import (
 
 
 def statistics(client: Client, broadcast: Broadcast[Summary] | None = None) -> SummaryStatistics:
-    """Round zero: counts, groups, ranges and categories."""
     table = client.rows
     if broadcast is not None and (fold := broadcast.request.by_features) is not None:
         table = table.take(folds_by_features(table, fold.of, fold.seed) == fold.number)
@@ -105,8 +105,7 @@ def _scored(task: Task, w: np.ndarray, X: np.ndarray) -> np.ndarray:
 def subgroup_decisions(client: Client, broadcast: Broadcast[SubgroupDecisions]) -> Reply:
     """What a certificate over subgroups rests on: counts, and nothing else."""
     task = broadcast.task
-    assert task.subgroups is not None
-    axes, subgroups = task.subgroups.agreed
+    axes, subgroups = existing(task.subgroups).agreed
     strata = decided_strata(client, task, broadcast.request.w)
     codes = codes_of(client.rows, axes, client.who, client.key)
     counts = counted(codes, sizes_of(axes), subgroups, strata, 4 * len(task.groups))
@@ -123,8 +122,7 @@ def histograms(client: Client, broadcast: Broadcast[Histograms]) -> Reply:
 
 def subgroup_counts(client: Client, broadcast: Broadcast[SubgroupCounts]) -> Reply:
     """How many rows each subgroup has, or each pair of values where subgroups are not chosen yet."""
-    assert broadcast.task.subgroups is not None
-    axes, subgroups = broadcast.task.subgroups.agreed
+    axes, subgroups = existing(broadcast.task.subgroups).agreed
     codes, ones = codes_of(client.rows, axes, client.who, client.key), np.ones(len(client.rows))
     total = (
         subgroup_sums(codes, subgroups, ones)

@@ -92,7 +92,6 @@ class Prepared:
 
 
 def prepared_rows(client: Client, task: Task) -> Prepared:
-    """Nothing is kept at first."""
     return Prepared()
 
 
@@ -320,7 +319,6 @@ def train(client: Client, broadcast: Broadcast[TrainNetwork]) -> Reply:
 
 
 def network_at(client: Client, task: Task, device: str, w: np.ndarray) -> Flat:
-    """The task's network with weights w."""
     assert task.network is not None
     d = client.prepare(task).X.shape[1] - 1
     return flat(task.network.name, task.network.hidden, d, w, device)

@@ -1,4 +1,5 @@
-"""A round of the rule's program over a client's rows, exactly: the same bits for any split of the rows."""
+"""A round of the rule's program over a client's rows, exactly: the same bits for any split of the rows; and the
+rows by the task's estimates, cached, and rebuilt from the task alone at any time."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.client.client import Client
-from agnosticfair.client.estimates import codes, crossed, probabilities, strata
-from agnosticfair.client.features import Distinct
+from agnosticfair.client.sums import Distinct, weighed
+from agnosticfair.data.axes import codes_of
+from agnosticfair.errors import FederationError, existing
+from agnosticfair.learners import estimates
 from agnosticfair.learners.decisions import KERNEL_BITS, Kernels, kernel_weights
+from agnosticfair.learners.estimates import joint, targets
 from agnosticfair.mathematics.scores import (
     Dense,
     Estimated,
@@ -18,11 +22,17 @@ from agnosticfair.mathematics.scores import (
     evaluate,
     utility,
 )
-from agnosticfair.mathematics.subgroups import cross, sizes_of
-from agnosticfair.protocol.grid import base_bits
-from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.rule import ProgramSums
+from agnosticfair.mathematics.subgroups import (
+    Crossed,
+    cross,
+    entries,
+    gram,
+    sizes_of,
+    subgroup_sums,
+    sums_at,
+)
+from agnosticfair.protocol.messages import Broadcast, Reply, base_bits
+from agnosticfair.protocol.requests import Calibration, ProgramSums, SubgroupMasses, Task
 
 
 def distinct(client: Client, task: Task) -> Distinct:
@@ -34,7 +44,6 @@ def distinct(client: Client, task: Task) -> Distinct:
 
 
 def subgroups_of(client: Client, task: Task, rows: Distinct) -> Memberships:
-    """The task's subgroups of these rows."""
     assert task.subgroups is not None
     axes, subgroups = task.subgroups.agreed
     codes_here = np.ascontiguousarray(rows.take(client.cached(task, codes).T))
@@ -57,7 +66,6 @@ def weight_functions(client: Client, task: Task) -> Weights:
 
 
 def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> Estimated:
-    """What is estimated of the distinct rows."""
     rows = client.cached(task, distinct)
     eta = client.cached(task, probabilities)[0]
     pi = client.cached(task, strata)
@@ -65,7 +73,6 @@ def estimated(client: Client, task: Task, error_costs: tuple[float, float]) -> E
 
 
 def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> Any:
-    """The distinct rows on the client's device."""
     from agnosticfair.client.rule_device import rule_rows
 
     b, rows = client.cached(task, weight_functions), client.cached(task, estimated, error_costs)
@@ -74,8 +81,7 @@ def on_device(client: Client, task: Task, error_costs: tuple[float, float]) -> A
     if isinstance(b, Memberships):
         codes, subgroups = b.codes, b.subgroups
     sizes = b.at.sizes if isinstance(b, Memberships) else ()
-    assert client.device is not None
-    return rule_rows(codes, sizes, subgroups, rows, y, client.device)
+    return rule_rows(codes, sizes, subgroups, rows, y, existing(client.device))
 
 
 def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
@@ -93,3 +99,67 @@ def program(client: Client, broadcast: Broadcast[ProgramSums]) -> Reply:
     rows = client.cached(task, estimated, error_costs)
     y = client.cached(task, distinct).take(client.rows.labels(task.positive))
     return Reply(broadcast.round, evaluate(rows, b, y, points, task.n, bits))
+
+
+def probabilities(client: Client, task: Task) -> np.ndarray:
+    """Out-of-fold probabilities of the heads, (H, n), rows as in the table."""
+    if task.estimates is None:
+        raise FederationError("the request is about estimates and its task has none: ask again")
+    return estimates.out_of_fold(task.estimates, task.encoding, client.rows, client.who)
+
+
+def strata(client: Client, task: Task) -> np.ndarray:
+    """Out-of-fold P(Y = y, S = s | x) of ``heads.strata``, (C, n), rows as in the table."""
+    P = client.cached(task, probabilities)
+    return joint(existing(task.estimates).heads, P)
+
+
+def codes(client: Client, task: Task) -> np.ndarray:
+    """Every row's value on every axis of the task's subgroups, (n, axes)."""
+    return codes_of(client.rows, existing(task.subgroups).agreed[0], client.who, client.key)
+
+
+def crossed(client: Client, task: Task) -> Crossed:
+    return cross(client.cached(task, codes), sizes_of(existing(task.subgroups).agreed[0]))
+
+
+def over_subgroups(client: Client, task: Task, V: np.ndarray) -> np.ndarray:
+    """Sums of each v over the rows of every subgroup and, last, overall, (k, M + 1).  V: (k, n), on a grid."""
+    overall = V.sum(axis=1)[:, None]
+    if task.subgroups is None:
+        return overall
+    at, (_, subgroups) = task.subgroups.places, task.subgroups.agreed
+    forest = np.empty((len(V), len(subgroups)))
+    rows = client.cached(task, crossed)
+    forest[:, at.shallow] = sums_at(rows, entries(rows, *at.at), V, len(at.shallow))
+    deep = [subgroups[m] for m in at.deep.tolist()]
+    forest[:, at.deep] = (
+        [subgroup_sums(client.cached(task, codes), deep, v) for v in V] if deep else 0.0
+    )
+    return np.hstack([forest, overall])
+
+
+def masses(client: Client, broadcast: Broadcast[SubgroupMasses]) -> Reply:
+    """Expected people of every stratum, by subgroup or by pair of values."""
+    task = broadcast.task
+    V = client.cached(task, strata).copy()
+    weighed(V, base_bits(task.n), client.rows.weights, axis=1)
+    if not len(existing(task.subgroups).values):
+        return Reply(broadcast.round, {"masses": gram(client.cached(task, crossed), V)})
+    return Reply(broadcast.round, {"masses": over_subgroups(client, task, V)[:, :-1]})
+
+
+def calibration(client: Client, broadcast: Broadcast[Calibration]) -> Reply:
+    """Observed less expected, and its variance, of every head in every subgroup."""
+    task, table = broadcast.task, client.rows
+    P, bits = client.cached(task, probabilities), base_bits(task.n)
+    y = table.labels(task.positive)
+    t, counts = targets(existing(task.estimates).heads, y, table.sensitive_features)
+    V = weighed(np.concatenate([(t - P) * counts, P * (1 - P) * counts]), bits, None, axis=1)
+    if table.weights is not None:
+        weights = np.concatenate(
+            [np.tile(w, (len(P), 1)) for w in (table.weights, table.weights**2)]
+        )
+        V = weighed(V * weights, bits, None, axis=1)
+    surplus, variance = np.split(over_subgroups(client, task, V), 2)
+    return Reply(broadcast.round, {"surplus": surplus, "variance": variance})

@@ -23,9 +23,10 @@ from agnosticfair.mathematics.subgroups import Subgroup, starts_of
 from agnosticfair.mathematics.trees import LEAF, MAX_CODES, Bins, Forest, goes_right, ranks
 from agnosticfair.networks import device as device_of
 
-PIECE, STACK, COUNTED, SHIFT = 1 << 20, 1 << 12, 1 << 20, 21
-"""Rows whose indicators exist at a time, and in one product; rows that are counted at a time, and bits that hold their
-number."""
+PIECE = 1 << 20  # rows whose indicators exist at a time
+STACK = 1 << 12  # rows in one product
+COUNTED = 1 << 20  # rows that are counted at a time
+SHIFT = 21  # bits that hold their number
 
 
 @contextmanager
@@ -59,12 +60,7 @@ def ends_of(sizes: Sequence[int], subgroups: Sequence[Subgroup]) -> np.ndarray:
 class Memberships:
     """Membership of subgroups, and overall, of rows on a device (``scores.Weights``).
 
-    Parameters
-    ----------
-    Z : (n, I + 1) tensor
-        1 where a row has a value, and a column of ones.
-    ends : (3, K) array
-        See ``ends_of``.
+    Z: (n, I + 1), 1 where a row has a value, and a column of ones.  ends: (3, K), see ``ends_of``.
     """
 
     Z: Any
@@ -178,7 +174,6 @@ def coded_rows(rows: CodedRows, name: str) -> CodedOnDevice:
 
 @torch.inference_mode()
 def level_sums(rows: Any, forests: Any, level: int, count: np.ndarray) -> dict[str, np.ndarray]:
-    """``boosting.level_sums`` on the rows' device."""
     with rows.codes.device, room_for(f"the trees of {len(rows.fold)} rows"):
         return boosting.level_sums(rows, forests, level, count)
 

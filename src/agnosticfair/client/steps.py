@@ -11,16 +11,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from agnosticfair.client import answers, estimates, sums
-from agnosticfair.client.averaging import average
+from agnosticfair.client import answers, program, sums
 from agnosticfair.client.client import Client
-from agnosticfair.client.growing import fine_bins, level
-from agnosticfair.client.learning import learn
-from agnosticfair.client.program import program
+from agnosticfair.client.learning import fine_bins, learn, level
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.errors import DataError, FederationError
-from agnosticfair.protocol.grid import on_grid
-from agnosticfair.protocol.messages import Broadcast, Candidates, Reply
+from agnosticfair.protocol.messages import Broadcast, Candidates, Reply, on_grid
 from agnosticfair.protocol.requests import step_of
 
 Answer = SummaryStatistics | Candidates | Reply
@@ -43,7 +39,8 @@ class Step:
     network: bool = False
 
 
-NETWORKS, PRIVACY = "agnosticfair.client.networks", "agnosticfair.privacy.client"
+NETWORKS = "agnosticfair.client.networks"
+PRIVACY = "agnosticfair.privacy.client"
 
 
 def _from(module: str, name: str) -> Callable[[Client, Any], Answer]:
@@ -66,10 +63,10 @@ STEPS: dict[str, Step] = {
         Step("learn", learn, by_batch=True, batches=BATCHES),
         Step("fine_counts", fine_bins, by_batch=True),
         Step("level", level),
-        Step("subgroup_masses", estimates.masses, by_batch=True),
-        Step("calibration", estimates.calibration, by_batch=True),
-        Step("program", program, by_batch=True, batches=BATCHES),
-        Step("average", average, in_memory=True),
+        Step("subgroup_masses", program.masses, by_batch=True),
+        Step("calibration", program.calibration, by_batch=True),
+        Step("program", program.program, by_batch=True, batches=BATCHES),
+        Step("average", sums.average, in_memory=True),
         Step("decisions", answers.decisions, by_batch=True),
         Step("subgroup_decisions", answers.subgroup_decisions, by_batch=True),
         Step("moments", _from(NETWORKS, "moments"), in_memory=True, network=True),

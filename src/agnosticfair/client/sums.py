@@ -1,14 +1,21 @@
-"""A round's sums over rows in memory, exactly: the same bits in whatever order and at however many clients."""
+"""A round's sums over rows in memory, exactly: the same bits in whatever order and at however many clients. And
+Algorithms 1 and 2: training on the client's own rows, for the server to average.
+
+Encoded rows are few columns of numbers and crossed indicators: an indicator's products are its rows' values, so that
+sums over x are, to the last bit, those of rounded products v x, without multiplying by zeros and ones. Rows that look
+alike are added up once, times how many there are: whole numbers keep sums exact.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from agnosticfair.client.client import CHUNK, Client
-from agnosticfair.client.features import weighed
 from agnosticfair.data.encoding import FEATURE_BITS
+from agnosticfair.data.rows import kinds_of
 from agnosticfair.errors import DataError
 from agnosticfair.mathematics.basis import (
     Basis,
@@ -18,11 +25,11 @@ from agnosticfair.mathematics.basis import (
     support,
     width,
 )
-from agnosticfair.mathematics.linear import log_loss, on_grid
+from agnosticfair.mathematics.linear import log_loss, log_loss_derivatives, on_grid
+from agnosticfair.mathematics.subgroups import Crossed, gram, totals
 from agnosticfair.mathematics.sums import OF_FAIR, OF_LOSS, fields_of, of_fair, of_loss, row_values
-from agnosticfair.protocol.grid import base_bits, exponents
-from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Sums, Task, Trials
+from agnosticfair.protocol.messages import Broadcast, Reply, base_bits, exponents
+from agnosticfair.protocol.requests import Average, Sums, Task, Trials
 
 KERNEL_BITS = 14
 """Features and kernels are multiples of 2^-20 and 2^-14; what they are multiplied with is rounded to the
@@ -134,3 +141,172 @@ def trials(client: Client, broadcast: Broadcast[Trials]) -> Reply:
         plain += losses.sum(axis=0)
     fields = {"loss": plain, "psi_L": by_loss.T, "psi_hat": np.moveaxis(by_fair, -1, 0)}
     return Reply(broadcast.round, fields)
+
+
+def average(client: Client, broadcast: Broadcast[Average]) -> Reply:
+    """Train on the weighted rows, then send the coefficients at w_k."""
+    task, request = broadcast.task, broadcast.request
+    rows, columns = client.prepare(task), support(task.basis, client.key, task.clients)
+    K = client.cached(task, kernels, task.basis)(slice(0, len(rows.X)))
+    theta = K @ request.alpha[columns]
+
+    def over_clients(values: np.ndarray) -> np.ndarray:
+        whole = np.zeros_like(request.alpha)
+        whole[columns] = values
+        return whole
+
+    w_k = train_locally(rows.X, rows.y, theta, request.phi_C / request.n, request)
+    d = rows.X @ w_k
+    centred = rows.s - request.s_bar
+    return Reply(
+        broadcast.round,
+        {
+            "w": w_k,
+            "clients": np.array(1.0),
+            "psi_L": over_clients(K.T @ log_loss(d, rows.y)),
+            "psi_theta": over_clients(K.sum(axis=0)),
+            "psi_C": over_clients(K.T @ (centred * d)),
+            "phi_C": rows.X.T @ (theta * centred),
+            "correct": np.array(float(((d > 0) == (rows.y > 0)).sum())),
+        },
+    )
+
+
+def train_locally(
+    X: np.ndarray, y: np.ndarray, theta: np.ndarray, phi_C: np.ndarray, request: Average
+) -> np.ndarray:
+    """Minimise (1/n_k) sum theta l + lambda (phi_C.w - tau)^2 + ridge from w on (eq.
+    agnostic_objective_fairness_penalty_term): gradient steps, or Newton until nothing moves."""
+    w, penalty, tau, steps = request.w, request.penalty, request.tau, request.steps
+    ridge = np.full(len(w), request.ridge)
+    ridge[-1] = 0.0
+
+    def value(w: np.ndarray) -> float:
+        fit = theta @ log_loss(X @ w, y) / len(y)
+        return float(fit + penalty * (phi_C @ w - tau) ** 2 + ridge @ (w * w) / 2)
+
+    for _ in range(50 if steps is None else steps):
+        row_gradient, row_hessian = log_loss_derivatives(X @ w, y)
+        gradient = X.T @ (theta * row_gradient) / len(y) + ridge * w
+        gradient += 2 * penalty * (phi_C @ w - tau) * phi_C
+        if steps is not None:
+            w = w - request.rate * gradient
+            continue
+        H = X.T @ (X * (theta * row_hessian / len(y))[:, None]) + np.diag(ridge + 1e-9)
+        p = -np.linalg.solve(H + 2 * penalty * np.outer(phi_C, phi_C), gradient)
+        scale, here = 1.0, value(w)
+        while value(w + scale * p) > here + 1e-4 * scale * (gradient @ p) and scale > 1e-6:
+            scale /= 2
+        w = w + scale * p
+        if np.abs(p).max() < 1e-8:
+            break
+    return w
+
+
+@dataclass(frozen=True)
+class Features:
+    """Rows x of D features.  numbers: (k, n), those that are no indicators, the intercept last; others: (k,), their
+    columns in x; exponents: (k,), powers of two that they do not exceed.  hot: the indicators; at: (I,), their columns
+    in x."""
+
+    numbers: np.ndarray
+    others: np.ndarray
+    exponents: np.ndarray
+    hot: Crossed
+    at: np.ndarray
+
+
+def weighed(
+    v: np.ndarray, bits: int | np.ndarray, weights: np.ndarray | None, axis: int = 0
+) -> np.ndarray:
+    """v times the weights of the rows, which lie along the axis, if any, on the grid, in place. It is rounded before
+    and after: so a row that weighs 2 is the same, to the last bit, as the row twice."""
+    on_grid(v, bits)
+    if weights is not None:
+        v *= np.expand_dims(weights, tuple(k for k in range(v.ndim) if k != axis % v.ndim))
+        on_grid(v, bits)
+    return v
+
+
+def _products(
+    rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """v x on the grid: of the numbers, (k, n), and of an indicator's rows, (n,)."""
+    numbers = weighed(rows.numbers * v, (bits - rows.exponents)[:, None], weights, axis=1)
+    return numbers, weighed(v.copy(), bits, weights)
+
+
+def gradient_of(rows: Features, v: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+    """sum v x, (D,), of products on a grid of 2^-bits, less the numbers' exponents."""
+    numbers, products = _products(rows, v, bits, weights)
+    forest = np.empty(len(rows.others) + len(rows.at))
+    forest[rows.others], forest[rows.at] = numbers.sum(axis=1), totals(rows.hot, products)
+    return forest
+
+
+def hessian_of(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+    """sum h x x^T, (D, D), exactly, on a grid of 2^-bits less the numbers' exponents.
+
+    Both h and the numbers are rounded first, so that it is positive semidefinite whatever the rows' number leaves of
+    the bits; a number's diagonal has room for what rounding may have taken off it.
+    """
+    x, products, room = _coarse(rows, h, bits, weights)
+    numbers = x * products
+    forest = np.empty((len(rows.others) + len(rows.at),) * 2)
+    forest[rows.others[:, None], rows.others] = x @ numbers.T + np.diag(room)
+    forest[rows.at[:, None], rows.at] = gram(rows.hot, products)
+    between = np.array([totals(rows.hot, column) for column in numbers])
+    forest[rows.others[:, None], rows.at] = between
+    forest[rows.at[:, None], rows.others] = between.T
+    return forest
+
+
+def diagonal(rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None) -> np.ndarray:
+    x, products, room = _coarse(rows, h, bits, weights)
+    forest = np.empty(len(rows.others) + len(rows.at))
+    forest[rows.others] = np.einsum("kn,n->k", x * x, products) + room
+    forest[rows.at] = totals(rows.hot, products)
+    return forest
+
+
+def _coarse(
+    rows: Features, h: np.ndarray, bits: int, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers and h on grids whose products are exact, and the square of the numbers' grid times sum h, 0 for the
+    intercept, which is whole."""
+    fine = bits // 3
+    x = on_grid(rows.numbers.copy(), (fine - rows.exponents)[:, None])
+    coarse = weighed(h.copy(), bits - 2 * fine, weights)
+    room = coarse.sum() * np.ldexp(1.0, 2 * (rows.exponents - fine))
+    room[-1] = 0.0
+    return x, coarse, room
+
+
+MAX_DISTINCT = 0.7
+"""The most kinds, as a share of the rows, for which that is done."""
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """One row of every kind.  first: (kinds,), their places in the table; None for every row.  weights: (kinds,), how
+    many rows are of each kind, or what each row weighs; None for one each.
+
+    >>> rows = Distinct.of([np.array([3.0, 4.0, 3.0, 3.0])], None)
+    >>> rows.take(np.array([3.0, 4.0, 3.0, 3.0])) @ rows.weights
+    np.float64(13.0)
+    """
+
+    first: np.ndarray | None
+    weights: np.ndarray | None
+
+    @classmethod
+    def of(cls, columns: Sequence[np.ndarray], weights: np.ndarray | None) -> Distinct:
+        """The rows that differ in one of the columns, (n,) each; rows with weights are all taken."""
+        kinds = (
+            None if weights is not None or not len(columns[0]) else kinds_of(columns, MAX_DISTINCT)
+        )
+        return cls(None, weights) if kinds is None else cls(*kinds)
+
+    def take(self, values: np.ndarray) -> np.ndarray:
+        """Values of every row, (..., n), as values of every kind."""
+        return values if self.first is None else values[..., self.first]

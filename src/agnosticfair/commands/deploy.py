@@ -67,7 +67,7 @@ def init(
     confidence: options.LimitConfidence = 0.95,
     precision: options.LimitPrecision = 0.1,
     seed: options.Seed = 0,
-    on_failure: Annotated[str, Option(help="stop, retry, wait or drop.")] = "wait",
+    on_failure: Annotated[str, Option(help="wait, stop or drop.")] = "wait",
     deadline: Annotated[float, Option(help="Seconds a site has for an answer.")] = 120.0,
     min_sites: Annotated[
         int | None, Option(help="Sites a model needs: all, or with drop over half.")
@@ -132,13 +132,9 @@ def init(
     places = {key: _place(key, place) for key, place in _named(relays, "--relays").items()}
     sites_of = (_sites(sites), roles, run, host, port, min_rows, secure, agreed, places)
     write_folder(folder, Federation(*sites_of))
-    _say_how_to_start(folder)
-
-
-def _say_how_to_start(folder: Path) -> None:
     print(f"Written: {folder}. Start the sites, each in a terminal of its own:")
-    for script in sorted(folder.rglob("start-*.sh")):
-        print(f"  sh {script}")
+    for file in sorted(folder.rglob("sites/*.toml")):
+        print(f"  agnosticfair deploy {'relay' if file.stem in places else 'site'} {file}")
     print(f"then train:\n  agnosticfair deploy run {folder}")
 
 
@@ -155,8 +151,8 @@ def run(
 ) -> None:
     """Open the door to the sites, train, and leave model, history and certificate.
 
-    Ctrl-C or 'deploy stop' ends it; the next run goes on from its checkpoint
-    (with --limit or --epsilon it begins anew).
+    Ctrl-C or 'deploy stop' ends it; the next run goes on from its checkpoint, state/checkpoint
+    (with --limit or --epsilon it begins anew; so does any run once that folder is removed).
     """
     from agnosticfair.commands.output import progress, round_words
     from agnosticfair.deploy.folder import read_config
@@ -176,14 +172,13 @@ def run(
             advance(round_words(seen["round"]))
 
         try:
-            done = run_federation(folder, Notify(on_round, _trouble), timeout)
+            out = run_federation(folder, Notify(on_round, _trouble), timeout)
         except KeyboardInterrupt:
-            resumable = any(Path(str(config["checkpoint"])).glob("*"))
-            print(
-                f"The run is stopped; the next one {'goes on from its checkpoint' if resumable else 'begins anew'}."
-            )
+            at = str(config["checkpoint"])
+            on = f"goes on from its checkpoint ({at})" if any(Path(at).glob("*")) else "begins anew"
+            print(f"The run is stopped; the next one {on}.")
             raise typer.Exit(130) from None
-    results = {"run": done.run, "folder": str(done.folder), **done.history}
+    results = {**json.loads((out / "history.json").read_text()), "folder": str(out)}
     if as_json:
         return print(json.dumps(results, indent=1))
     return _show(results)
@@ -215,7 +210,7 @@ def relay(
 
 @deploy.command(epilog="Example: agnosticfair deploy stop bank")
 def stop(folder: Folder) -> None:
-    """Stop the run that goes on; the next one goes on from its checkpoint, if it has left one."""
+    """Stop the run that goes on; the next one goes on from state/checkpoint, if it has left one."""
     from agnosticfair.deploy.folder import read_settings
     from agnosticfair.deploy.runner import stop as end
 
@@ -231,21 +226,40 @@ def check(
 ) -> None:
     """Ask every site who it is and what columns and groups it has: keys, versions, schema, least rows."""
     from agnosticfair.commands.output import cell, grid, show
-    from agnosticfair.deploy.runner import Notify, check_federation
+    from agnosticfair.deploy.runner import Notify, run_federation
 
-    sites = check_federation(folder, Notify(on_trouble=_trouble), timeout)
+    out = run_federation(folder, Notify(on_trouble=_trouble), timeout, check=True)
+    sites = json.loads((out / "check.json").read_text())["sites"]
     if as_json:
         return print(json.dumps(sites, indent=1))
+    header = ("site", "rows", "agnosticfair", "app", "python")
     lines = [
         (
             key,
             "masked" if about["rows"] is None else cell(about["rows"]),
-            *(dict(about.get("versions") or {}).get(k, "?") for k in ("agnosticfair", "python")),
+            *(dict(about.get("versions") or {}).get(k, "?") for k in header[2:]),
         )
         for key, about in sites.items()
     ]
-    show(grid("The sites", ("site", "rows", "agnosticfair", "python"), lines))
+    show(grid("The sites", header, lines))
     return print("All sites are connected, and their files fit together.")
+
+
+@deploy.command(epilog="Example: agnosticfair deploy upgrade bank")
+def upgrade(
+    place: Annotated[Path, Argument(help="A folder of 'deploy init', or the one file of a site.")],
+) -> None:
+    """Write the files of sites anew for the installed version, and print the app's hash.
+
+    What a site's people decided stays. 'deploy check' shows every site's version and hash.
+    """
+    from agnosticfair.deploy import admin
+    from agnosticfair.deploy.site import versions
+
+    for path, lost in admin.upgrade(place).items():
+        unknown = f" without what this version does not know: {', '.join(lost)}" if lost else ""
+        print(f"Written anew: {path}{unknown}")
+    print("This is agnosticfair {agnosticfair}, its app's hash {app}.".format(**versions()))
 
 
 @deploy.command(epilog="Example: agnosticfair deploy status bank")
@@ -298,7 +312,7 @@ def add_site(
     ((key, file),) = _sites(site).items()
     admin.add_site(folder, key, file)
     print(
-        f"Written: {folder}/sites/{key}.toml and keys/{key}; start it by sh {folder}/start-{key}.sh"
+        f"Written: keys/{key} and the site's file: agnosticfair deploy site {folder}/sites/{key}.toml"
     )
 
 

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Left:
     """What a fit measured and wrote.  certified: certificates, and why there are none.  extra_files: files for
-    'report', where they were requested."""
+    'report', where they were requested.  answer: the card's first screen, in a sentence."""
 
     measures: list[dict[str, Any]]
     certified: tuple[dict[str, Certificate], dict[str, str]]
     extra_files: Mapping[str, bytes]
     cards: Mapping[str, bytes]
+    answer: str = ""
 
 
 def leave(
@@ -48,7 +49,9 @@ def leave(
     """Measure and certify a fit on its clients' rows, and write model and card; and a run's files where there is a
     folder for them. What is promised was certified on rows held out."""
     from agnosticfair.auditing.fits import as_content, certificates
-    from agnosticfair.auditing.limit import stated_certificates
+    from agnosticfair.auditing.limit import limit_content, stated_certificates
+    from agnosticfair.report import card
+    from agnosticfair.report.page import card_files
     from agnosticfair.report.words import poor_fit
     from agnosticfair.runs import provenance as record
 
@@ -63,14 +66,23 @@ def leave(
     if run is not None:  # each is another pass over the rows
         about: dict[str, Any] = {"target": target, "training_rows": measures}
         about["warnings"] = warned(measures, partial(poor_fit, fitted))
-        extra_files = record.run_files(fitted, clients, as_content(*certified), **about)
+        content = (
+            as_content(*certified) if certified_limit is None else limit_content(certified_limit)
+        )
+        extra_files = record.run_files(fitted, clients, content, **about)
         write_files(run, extra_files)
-    limit = None if certified_limit is None else certified_limit.limit
-    cards = cards_of(fitted, clients, certified, target, out.stem, limit)
+    cards, answer = {}, ""
+    if not any(source.streamed for source in clients.values()):  # a card is made of rows in memory
+        limit = None if certified_limit is None else certified_limit.limit
+        tables, known = cast("Mapping[str, Table]", clients), certified[0] | certified[1]
+        sections = card.card(fitted, tables, known, target, limit)
+        cards = card_files(sections, out.stem)
+        if (glance := sections[0].glance) is not None and limit is None:
+            answer = f"{glance.sign} {glance.answer}".strip()
     if certified_limit is not None:
         cards |= promised_files(certified_limit, out.stem, clients)
     write_files(out.parent, cards)
-    return Left(measures, certified, extra_files, cards)
+    return Left(measures, certified, extra_files, cards, answer)
 
 
 def note_rows(method: Method) -> None:
@@ -108,7 +120,7 @@ def present(fitted: Fit, left: Left, tested: Any, columns: Any, out: Path, as_js
     how = "converged" if fitted.converged else f"did not converge (outcome {fitted.outcome!r})"
     rounds = f"{fitted.rounds} round{'s' * (fitted.rounds != 1)}"
     print(f"\n{fitted.method.name} {how} after {rounds} in {fitted.seconds:.1f} s.")
-    texts = sentences_of(fitted, measures, out)
+    texts = sentences_of(fitted, left, out)
     texts += [f"Note: {note}" for note in (fitted.exceeds, fitted.uncompared, fitted.costs) if note]
     texts += [
         f"Certificate, by {name}: {certificate}" for name, certificate in left.certified[0].items()
@@ -163,15 +175,15 @@ def promised_files(
 
 
 def certificate_name(stem: str, sensitive_feature: str) -> str:
-    """The file of a limit's certificate, beside the model's."""
     return f"{stem}-{sensitive_feature}-certificate.json"
 
 
-def sentences_of(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[str]:
-    """What is to be said of a fit: warnings, then how it decides, nothing twice."""
-    warnings = [f"Warning: {text}" for text in _warnings(fitted, measures, out)]
-    said = " ".join(warnings)
-    return [*warnings, *(text for text in fitted.statements if text not in said)]
+def sentences_of(fitted: Fit, left: Left, out: Path) -> list[str]:
+    """What is to be said of a fit: the card's answer, warnings, then how it decides, nothing twice."""
+    warnings = [text for text in _warnings(fitted, left.measures, out) if text not in left.answer]
+    first = [left.answer] * bool(left.answer) + [f"Warning: {text}" for text in warnings]
+    said = " ".join(first)
+    return [*first, *(text for text in fitted.statements if text not in said)]
 
 
 def _warnings(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[str]:
@@ -197,27 +209,6 @@ def _warnings(fitted: Fit, measures: list[dict[str, Any]], out: Path) -> list[st
             f"{out.name!r} holds safetensors whatever its ending says: read it with load_model."
         )
     return sentences
-
-
-def cards_of(
-    fitted: Fit,
-    sources: Mapping[str, Table | Stream],
-    certified: Any,
-    target: str,
-    stem: str,
-    limit: float | None = None,
-) -> dict[str, bytes]:
-    """The model's card, in both forms, by file name. It is made of rows in memory: where some are
-    streamed there is none."""
-    from agnosticfair.report import card
-    from agnosticfair.report.page import card_files
-
-    if any(source.streamed for source in sources.values()):
-        return {}
-    clients = cast("Mapping[str, Table]", sources)
-    certificates, reasons = certified
-    sections = card.card(fitted, clients, {**certificates, **reasons}, target, limit)
-    return card_files(sections, stem)
 
 
 def check_alone(**given: Any) -> None:

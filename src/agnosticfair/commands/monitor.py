@@ -69,7 +69,7 @@ def monitor(
 ) -> None:
     """Count a batch of decided rows: are they inside the certified set, and is the limit kept?"""
     from agnosticfair.auditing import proof
-    from agnosticfair.auditing.foreign import is_foreign
+    from agnosticfair.auditing.inputs import is_foreign
     from agnosticfair.model import load_model
     from agnosticfair.monitoring.monitor import Monitor
 
@@ -152,7 +152,6 @@ def _batch(
 
 
 def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None) -> Table:
-    """The rows whose label came, with it."""
     from dataclasses import replace
 
     from agnosticfair.data.encoding import Encoding
@@ -186,10 +185,9 @@ def _joined(table: Table, path: Path, labels: Path, key: str, target: str | None
 
 
 def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
-    """The monitor of all sites together."""
     from copy import copy
 
-    from agnosticfair.monitoring.state import from_bytes
+    from agnosticfair.monitoring.verdict import from_bytes
 
     whole = copy(watch)
     whole.path = None
@@ -202,13 +200,12 @@ def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
 
 def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Path | None) -> None:
     if page is not None:
-        from agnosticfair.report.monitor import page_data
-        from agnosticfair.report.page import monitor_page
+        from agnosticfair.report.page import monitor_data, monitor_page
 
-        text = monitor_page(page_data(watch, verdict))
+        text = monitor_page(monitor_data(watch, verdict))
         write_files(page.parent, {page.name: text.encode()})
     if prometheus is not None:
-        from agnosticfair.monitoring.prometheus import exposition
+        from agnosticfair.monitoring.verdict import exposition
 
         write_files(prometheus.parent, {prometheus.name: exposition(verdict)})
 
@@ -229,6 +226,7 @@ def _time(when: str | None) -> float | None:
 def _show(watch: Monitor, verdict: Verdict) -> None:
     from agnosticfair.auditing.certificate import lower, upper
     from agnosticfair.monitoring.monitor import described
+    from agnosticfair.report.page import last_batch
 
     places = {"edge": "at the edge"}
     print(described(verdict))
@@ -236,6 +234,8 @@ def _show(watch: Monitor, verdict: Verdict) -> None:
         f"Where the rows lie: {places.get(verdict.where, verdict.where)}, {verdict.distance:.4f} from the "
         f"nearest mix in the set. Watched at {100 * watch.confidence:g}% confidence, valid at all times."
     )
+    if len(watch.state.timeline) > 1:
+        print(last_batch(watch.state.timeline))
     header = ("subgroup", "rows", "difference", "at least", "at most", "limit", "verdict")
     worst = (verdict.overall, *verdict.subgroups[:10])
     lines = [

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from agnosticfair.errors import SettingsError, plain
 
 if TYPE_CHECKING:
-    from agnosticfair.report.tables import Grid
+    from agnosticfair.report.words import Grid
 
 UNCLAIMED = 3
 """The exit code where a limit that was requested cannot be claimed; everything is written all the same."""
 
-FIRST, EVERY = 2.0, 10.0
-"""Seconds until a line first says how far the work is, and between such lines, where there is no terminal."""
+FIRST = 2.0  # seconds until a line first says how far the work is, where there is no terminal
+EVERY = 10.0  # seconds between such lines
 
 
 def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> Grid:
     """A table of values, each as ``cell`` has it."""
-    from agnosticfair.report.tables import Grid
+    from agnosticfair.report.words import Grid
 
     return Grid(title, "", header, [[cell(value) for value in line] for line in lines])
 
@@ -49,7 +49,7 @@ def show(table: Grid) -> None:
     """Print a table; where a line does not fit in the terminal, a block of lines instead of each."""
     from rich.console import Console
 
-    from agnosticfair.report.tables import blocks, min_width, terminal
+    from agnosticfair.report.words import blocks, min_width, terminal
 
     width = None if sys.stdout.isatty() else 160  # a pipe has no width to wrap at
     console = Console(width=width, highlight=False)

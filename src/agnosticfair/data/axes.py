@@ -7,7 +7,7 @@ has bins there, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from agnosticfair.errors import DataError, SettingsError
 from agnosticfair.mathematics.subgroups import FEATURES, SITE, Axis
 from agnosticfair.mathematics.trees import MAX_CODES, Bins, number_codes
 
-Edges = Callable[[np.ndarray, float, float, int], tuple[float, ...]]
+Edges = Callable[[np.ndarray, np.ndarray, int], tuple[float, ...]]
 FINE = 1024
 """Cells of a column of numbers in which clients count at a time."""
 
@@ -29,85 +29,104 @@ MIN_BIN = 20
 """Rows of a bin, about: fewer tell too little."""
 
 
-def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Rows in each of FINE equal cells from low to high, (FINE,): sums, which add up over clients. Missing numbers are
-    in none.
+def round_cuts(low: float, high: float, cells: int = FINE) -> np.ndarray:
+    """Cuts from low to high of few digits, multiples of 1, 2, 2.5 or 5 times a power of ten, (cells - 1,). The last one
+    fills the rest up, and cuts no more.
 
-    >>> histogram(np.array([0.0, 1.0, 1.0]), 0.0, 1.0)[[0, -1]]
-    array([1., 2.])
+    >>> round_cuts(17.0, 90.0)[[0, 1, 9, -1]], round_cuts(0.0, 99999.0)[:2]
+    (array([17.1, 17.2, 18. , 90. ]), array([100., 200.]))
     """
-    values, width = values[~np.isnan(values)], (high - low) or 1.0
-    place = np.clip((values - low) / width * FINE, 0, FINE - 1).astype(int)
-    return np.bincount(place, minlength=FINE).astype(float)
+    cuts = np.full(cells - 1, high)
+    if not high - low > 1e-300:
+        return cuts
+    power = int(np.floor(np.log10((high - low) / cells))) - 1
+    scale = np.float64(10.0) ** abs(power)
+    for unit in (10.0, 20.0, 25.0, 50.0, 100.0):
+        step = unit * scale if power >= 0 else unit / scale
+        first, last = np.floor(low / step) + 1, np.floor(high / step)
+        if last - first < cells - 1:
+            break
+    multiples = unit * np.minimum(first + np.arange(cells - 1), last)
+    cuts = multiples * scale if power >= 0 else multiples / scale
+    return np.clip(cuts, low, high)
 
 
-def edges_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[float, ...]:
+def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Rows in each cell between ``round_cuts``, (FINE,): sums, which add up over clients. Missing numbers are in none.
+
+    >>> histogram(np.array([0.0, 1.0, 1.0]), 0.0, 1.0).nonzero()
+    (array([   0, 1023]),)
+    """
+    return count_fine_bins(values, round_cuts(low, high))[:-1]
+
+
+def edges_at_quantiles(cuts: np.ndarray, counts: np.ndarray, bins: int) -> tuple[float, ...]:
     """Edges near the quantiles 1 / bins, 2 / bins, ... of what clients counted; fewer where cells are heavy.
 
-    Between two cells with rows an edge may lie anywhere: it is the number of fewest digits there, and of whole numbers
-    the first of the upper cell.
-
-    >>> edges_of(histogram(np.arange(100.0), 0.0, 100.0), 0.0, 100.0, 2)
-    (50.0,)
-    >>> edges_of(histogram(np.arange(17.0, 91.0), 17.0, 90.0), 17.0, 90.0, 3)
+    >>> edges_at_quantiles(round_cuts(17.0, 90.0), histogram(np.arange(17.0, 91.0), 17.0, 90.0), 3)
     (42.0, 67.0)
     """
-    below, full, edge = np.cumsum(counts), np.flatnonzero(counts), _edges_between(counts, low, high)
-    edges = set()
-    for k in range(1, bins):
-        place = int(np.searchsorted(below, below[-1] * k / bins - 1e-9))
-        after = full[full > place]
-        if len(after):
-            edges.add(edge(place, int(after[0])))
-    return tuple(sorted(edges))
+    full = np.flatnonzero(counts)
+    wanted = counts.sum() * np.arange(1, bins) / bins
+    return _edges_after(cuts, full, np.searchsorted(np.cumsum(counts[full]), wanted - 1e-9))
 
 
-def bins_of(counts: np.ndarray, low: float, high: float, bins: int) -> tuple[float, ...]:
-    """Edges of about so many bins with about as many rows each; a cell with more, a spike, is a bin by itself, and what
-    lies beyond it is cut by its own quantiles.
+def edges_of(
+    cuts: np.ndarray, counts: np.ndarray, bins: int, min_rows: int = MIN_BIN
+) -> tuple[float, ...]:
+    """Edges of at most so many bins with about as many rows each, and ``min_rows`` at least; a cell with more, a spike,
+    is a bin by itself.  counts: of the cells between cuts.
 
     >>> spike = np.concatenate([np.zeros(900), np.arange(1.0, 101.0)])
-    >>> bins_of(histogram(spike, 0.0, 100.0), 0.0, 100.0, 5)
+    >>> edges_of(round_cuts(0.0, 100.0), histogram(spike, 0.0, 100.0), 5)
     (1.0, 26.0, 51.0, 76.0)
     """
     full = np.flatnonzero(counts)
-    heavy = counts[full] > counts.sum() / bins
-    after = np.flatnonzero(heavy[:-1] | heavy[1:])  # an edge behind and before every spike
-    rest = np.where(heavy, 0.0, counts[full])
-    room = min(bins - int(heavy.sum()), int(rest.sum() // MIN_BIN))
-    below = np.cumsum(rest)
-    for k in range(1, room):
-        place = int(np.searchsorted(below, below[-1] * k / room - 1e-9))
-        after = np.append(after, place)
-    edge = _edges_between(counts, low, high)
-    places = [k for k in sorted({*after.tolist()}) if k + 1 < len(full)]
-    return tuple(sorted({edge(int(full[k]), int(full[k + 1])) for k in places}))
+    rows = counts[full]
+    last = _last_fine_bins(rows, min_rows, min_rows)
+    heavy = rows > rows.sum() / bins
+    wanted = rows[~heavy].sum() / max(bins - int(heavy.sum()), 1)
+    while len(last) >= bins:
+        last = _last_fine_bins(rows, wanted, min_rows)
+        wanted *= 1.05
+    return _edges_after(cuts, full, last)
 
 
-def _edges_between(counts: np.ndarray, low: float, high: float) -> Callable[[int, int], float]:
-    """The edge between two cells with rows. Where every cell with rows holds a whole number, and no more than one, the
-    column is taken to be of whole numbers."""
-    width, near = (high - low) / FINE, 1e-9 * max(1.0, abs(low), abs(high))
-    starts = low + np.flatnonzero(counts) * width - near
-    whole = width < 1.0 and bool((np.ceil(starts) <= starts + width + 2 * near).all())
-
-    def edge(below: int, above: int) -> float:
-        start = low + above * width
-        return (
-            float(np.ceil(start - near)) if whole else _shortest(low + (below + 1) * width, start)
-        )
-
-    return edge
+def _last_fine_bins(rows: np.ndarray, wanted: float, min_rows: int) -> list[int]:
+    """After which cells an edge comes, if bins have about so many rows, and a cell with more is one by itself."""
+    last, inside, left, counts = [], 0.0, float(rows.sum()), rows.tolist()
+    for k in range(len(counts) - 1):
+        inside += counts[k]
+        left -= counts[k]
+        if left < min_rows:
+            break
+        if inside >= wanted or (inside >= min_rows and counts[k + 1] >= wanted):
+            last.append(k)
+            inside = 0.0
+    return last
 
 
-def _shortest(low: float, high: float) -> float:
-    """The number of fewest significant digits from low to high."""
-    for digits in range(1, 17):
-        for number in (high, low):
-            rounded = float(f"{number:.{digits}g}")
-            if low <= rounded <= high:
-                return rounded
-    return high
+def _edges_after(cuts: np.ndarray, full: np.ndarray, places: Iterable[int]) -> tuple[float, ...]:
+    """The edges after these of the cells with rows: anywhere before the next such cell, so the number of fewest
+    digits there."""
+    inner = (int(k) for k in places if k + 1 < len(full))
+    return tuple(sorted({shortest(cuts[full[k]], cuts[full[k + 1] - 1]) for k in inner}))
+
+
+def shortest(low: float, high: float) -> float:
+    """The number of fewest digits from low to high; of several the highest.
+
+    >>> shortest(97.6553, 114.0), shortest(41.1, 42.9), shortest(-0.3, 2.0)
+    (100.0, 42.0, 2.0)
+    """
+    largest = max(abs(low), abs(high))
+    power = int(np.floor(np.log10(largest))) if largest > 0 else 0
+    for place in range(power, power - 17, -1):
+        multiple = round(high / 10.0**place)
+        for number in (float(f"{multiple}e{place}"), float(f"{multiple - 1}e{place}")):
+            if low <= number <= high:
+                return number
+    return float(high)
 
 
 def axis_of_bins(
@@ -115,15 +134,15 @@ def axis_of_bins(
     name: str,
     counts: np.ndarray | None,
     bins: int,
-    edges_of: Edges = edges_of,
+    edges_of: Edges = edges_at_quantiles,
 ) -> tuple[float, ...]:
-    """``edges_of`` a column over its range in the summary statistics; those of dates without a time are dates, too.
+    """The edges of a column from its histogram; those of dates without a time are dates, too.
     Where a schema declares bins, these."""
     if name in statistics.bins:
         return tuple(statistics.bins[name])
     low, high = statistics.ranges[name]
     assert counts is not None
-    edges = edges_of(counts, low, high, bins)
+    edges = edges_of(round_cuts(low, high), counts, bins)
     if name in statistics.dates and low.is_integer() and high.is_integer():
         return tuple(sorted({float(np.ceil(edge)) for edge in edges}))  # the same rows lie below
     return edges
@@ -266,14 +285,8 @@ HEAVY = 1 / 512
 class Binning:
     """How values become codes of one byte (``mathematics.trees``).
 
-    Parameters
-    ----------
-    edges : array
-        Of every column of numbers, one after the other.
-    edge_sizes : array
-        How many edges each has.
-    codes : array
-        The code of every category, of one column after the other; 0 for those that are rare.
+    The edges of every column of numbers stand one after the other, and so do the codes of every category; 0 for rare
+    ones.
     """
 
     edges: np.ndarray
@@ -282,18 +295,15 @@ class Binning:
 
     @cached_property
     def by_column(self) -> list[np.ndarray]:
-        """The edges of each column of numbers."""
         ends = np.cumsum(np.asarray(self.edge_sizes, int))
         return np.split(np.asarray(self.edges, float), ends[:-1]) if len(ends) else []
 
     @property
     def key(self) -> bytes:
-        """The content, for a cache."""
         arrays = (self.edges, self.edge_sizes, self.codes)
         return b"|".join(np.asarray(array, float).tobytes() for array in arrays)
 
     def categories(self, encoding: Encoding) -> list[np.ndarray]:
-        """The codes of each column's categories."""
         ends = np.cumsum([len(values) for _, values in encoding.categorical])
         return np.split(np.asarray(self.codes).astype(np.uint8), ends[:-1]) if len(ends) else []
 
@@ -421,41 +431,6 @@ def refined(encoding: Encoding, cuts: np.ndarray, counts: np.ndarray) -> np.ndar
     return np.array(rows).reshape(len(rows), width)
 
 
-def edges_from_fine_bins(
-    cuts: np.ndarray, counts: np.ndarray, max_bins: int, min_rows: int
-) -> np.ndarray:
-    """Edges of at most so many bins with about as many rows each, and ``min_rows`` at least.
-
-    Between two cells with rows an edge may lie anywhere: it is in the middle.  counts: (K + 1,).
-
-    >>> edges_from_fine_bins(np.array([1.0, 2.0, 3.0]), np.array([50.0, 0.0, 30.0, 20.0]), 2, 1)
-    array([1.5])
-    """
-    full = np.flatnonzero(counts)
-    rows = counts[full]
-    last = _last_fine_bins(rows, min_rows, min_rows)
-    heavy = rows > rows.sum() / max_bins
-    wanted = rows[~heavy].sum() / max(max_bins - int(heavy.sum()), 1)
-    while len(last) >= max_bins:
-        last = _last_fine_bins(rows, wanted, min_rows)
-        wanted *= 1.05
-    return np.array([(cuts[full[k]] + cuts[full[k + 1] - 1]) / 2 for k in last])
-
-
-def _last_fine_bins(rows: np.ndarray, wanted: float, min_rows: int) -> list[int]:
-    """After which cells an edge comes, if bins have about so many rows, and a cell with more is one by itself."""
-    last, inside, left, counts = [], 0.0, float(rows.sum()), rows.tolist()
-    for k in range(len(counts) - 1):
-        inside += counts[k]
-        left -= counts[k]
-        if left < min_rows:
-            break
-        if inside >= wanted or (inside >= min_rows and counts[k + 1] >= wanted):
-            last.append(k)
-            inside = 0.0
-    return last
-
-
 def category_codes(counts: np.ndarray, max_bins: int, min_rows: int) -> np.ndarray:
     """The code of every category: 1, 2, ... for the most frequent ones, in their order; 0 for those that are rare.
 
@@ -480,7 +455,7 @@ def agreed(
     """The bins that all clients share, from their counts together."""
     max_bins = min(max_bins, MAX_CODES - 1)
     edges = [
-        edges_from_fine_bins(of_column, counts[:-1], max_bins, min_rows)
+        edges_of(of_column, counts[:-1], max_bins, min_rows)
         for of_column, counts in zip(cuts, sums["fine_bin_counts"], strict=True)
     ]
     ends = np.cumsum([len(values) for _, values in encoding.categorical])

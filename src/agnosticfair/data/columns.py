@@ -62,7 +62,6 @@ class Roles:
                 raise SettingsError(f"column {name!r} is named for two purposes: keep one of them")
 
     def all_names(self) -> tuple[str, ...]:
-        """Every column that is named."""
         single = (name for name in (self.target, self.client) if name is not None)
         kinds = (*self.numeric, *self.categorical, *self.drop, *self.subgroups)
         return (*single, *self.sensitive_features, *kinds)

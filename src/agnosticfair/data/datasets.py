@@ -55,10 +55,6 @@ def load_dataset(name: str = ADULT.name) -> Table:
     name : str
         ``"adult"``, the one that is shipped.
 
-    Returns
-    -------
-    Table
-
     Examples
     --------
     >>> len(load_dataset("adult"))

@@ -45,10 +45,6 @@ def read_table(
     dialect : Dialect
         Separator and encoding of a CSV file, found out unless said.
 
-    Returns
-    -------
-    Table
-
     Examples
     --------
     >>> import tempfile

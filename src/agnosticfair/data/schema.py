@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.data import wire
+from agnosticfair.data.axes import round_cuts
 from agnosticfair.data.encoding import check_finite, shown
 from agnosticfair.data.stream import Stream
 from agnosticfair.data.summary import SummaryStatistics, sorted_vocabularies
@@ -27,8 +28,8 @@ FORMAT = "agnosticfair-schema-1"
 OUTSIDE = ("refuse", "clip")
 
 
-EQUAL_BINS = 8
-"""Bins of a column of numbers for which a schema declares none: of equal width, so that no row settles them."""
+EQUAL_BINS = 12
+"""Most bins of a column of numbers for which a schema declares none: of equal width, so that no row settles them."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ class Schema:
 
     @property
     def bin_edges(self) -> dict[str, tuple[float, ...]]:
-        """The edges of every column's bins: declared, or of EQUAL_BINS equal ones over its range."""
+        """The edges of every column's bins: declared, or round numbers, equally far apart."""
         equal = {
-            name: tuple(np.linspace(low, high, EQUAL_BINS + 1)[1:-1].tolist())
+            name: tuple(np.unique(round_cuts(low, high, EQUAL_BINS)).tolist())
             for name, (low, high) in self.numeric.items()
             if high > low
         }
@@ -78,7 +79,6 @@ class Schema:
         return SummaryStatistics(0, labels, groups, *columns, **more)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers, for the file."""
         return {"format": FORMAT, "bins": {}, **wire.plain(self)}
 
 

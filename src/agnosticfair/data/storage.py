@@ -99,7 +99,6 @@ class Decided:
         return cls(columns, table.labels(positive), s, sensitive_feature, positive, decisions)
 
     def to_bytes(self) -> bytes:
-        """A Parquet file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -91,7 +91,6 @@ class Stream:
 
 
 def of_fold(rows: Table | Stream, fold: Fold) -> Table | Stream:
-    """The rows of one fold."""
     return replace(rows, fold=fold) if isinstance(rows, Stream) else fold.rows(rows)
 
 

@@ -96,7 +96,6 @@ class SummaryStatistics:
         return replace(self, n=0, labels=dict.fromkeys(self.labels, 0), groups=none, weight=weight)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers, for the wire."""
         return dict(wire.plain(self))
 
     @classmethod

@@ -38,10 +38,6 @@ class Column:
         ----------
         values : iterable
 
-        Returns
-        -------
-        Column
-
         Examples
         --------
         >>> Column.of(["b", "a", "b"])
@@ -174,10 +170,6 @@ class Table:
         ----------
         rows : array
             Indices, or a mask.
-
-        Returns
-        -------
-        Table
         """
 
         def pick(columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -200,10 +192,6 @@ class Table:
         Parameters
         ----------
         name : str
-
-        Returns
-        -------
-        Column
         """
         for columns in (self.categorical, self.other, self.sensitive_features):
             if name in columns:

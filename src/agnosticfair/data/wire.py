@@ -99,7 +99,6 @@ def _required(field: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def hints_of(kind: Any) -> dict[str, Any]:
-    """The types of a record's fields."""
     hints = get_type_hints(kind)
     return {f.name: hints[f.name] for f in fields(kind)}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,20 +13,42 @@ from typing import Any
 from agnosticfair.deploy import runner
 from agnosticfair.deploy.door import registered
 from agnosticfair.deploy.folder import (
+    RELAYS,
     SETTINGS,
     Settings,
     check_hidden,
     check_site,
-    client_files,
+    client_tables,
+    client_text,
     read_settings,
     settings_text,
     write,
 )
 from agnosticfair.deploy.frames import server_tls
-from agnosticfair.deploy.masking import LIST, list_text, next_list
-from agnosticfair.deploy.secrets import key_pair, masking_key, public_key, renewed, tls_end
+from agnosticfair.deploy.node import read_site
+from agnosticfair.deploy.relay import read_relay
+from agnosticfair.deploy.secrets import (
+    LIST,
+    key_pair,
+    list_text,
+    masking_key,
+    next_list,
+    public_key,
+    renewed,
+    tls_end,
+)
+from agnosticfair.deploy.site import NAMES
 from agnosticfair.errors import SettingsError
 from agnosticfair.protocol.secure.keys import Roster
+
+KNOWN = {
+    "coordinator": {"address", "tls-authority"},
+    "site": NAMES,
+    "relay": {"site"},
+    "policy": NAMES,
+    "here": {"key", "log", "metrics", "folder", "mask-list", "schema", "ledger"},
+}
+"""What the one file of a site or a relay can say in this version, by table."""
 
 SOON = 14
 """Days before the end of a TLS certificate from which it is said."""
@@ -43,8 +66,7 @@ def add_site(folder: Path, key: str, file: Path) -> None:
     pair, keeper = key_pair(key), ""
     if settings.run.get("secure"):
         keeper = _list(settings, lambda sites: {**sites, key: masking_key(pair[".pub"])})
-    authority = (settings.folder / "tls" / "ca.crt").read_text()
-    files = client_files(settings, key, file, authority, keeper)
+    files = {f"sites/{key}.toml": client_text(client_tables(settings, key, file, keeper))}
     for name, text in (files | {f"keys/{key}{end}": text for end, text in pair.items()}).items():
         write(settings.folder / name, text)
     _with_sites(settings, (*settings.sites, key))
@@ -60,7 +82,7 @@ def remove_site(folder: Path, key: str) -> None:
         check_hidden(len(left), {})
         _list(settings, lambda sites: {k: v for k, v in sites.items() if k != key})
     files = (f"keys/{key}{end}" for end in ("", ".pub", ".sessions"))
-    for name in (*files, f"sites/{key}.toml", f"start-{key}.sh"):
+    for name in (*files, f"sites/{key}.toml"):
         (settings.folder / name).unlink(missing_ok=True)
     _with_sites(settings, left)
 
@@ -102,6 +124,56 @@ def renew(folder: Path) -> datetime:
     return tls_end(certificate["tls/server.crt"])
 
 
+def upgrade(place: Path) -> dict[Path, list[str]]:
+    """Write a folder's files of sites and relays anew for this version, or one that a site has; by file, the entries
+    that this version does not know, which are left out. What a site's people decided stays."""
+    if place.is_file():
+        return {place: _reissue(place, {})}
+    settings, done = read_settings(place), dict[Path, list[str]]()
+    write(settings.folder / SETTINGS, settings_text(settings))
+    for key in settings.sites:
+        path, below = settings.folder / "sites" / f"{key}.toml", settings.folder / RELAYS / key
+        if path.exists():
+            fresh = client_tables(settings, key, None if below.is_dir() else Path())
+            fresh.get("site", {}).pop("file", None)  # where its rows are, only its own file says
+            done[path] = _reissue(path, fresh)
+        if below.is_dir():
+            done |= upgrade(below)
+    return done
+
+
+def _reissue(path: Path, fresh: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Write a site's file again: who the coordinator is by ``fresh``, if it says so; else what the file has, and as in
+    ``fresh`` what it has not."""
+    try:
+        before = {table: dict(values) for table, values in tomllib.loads(path.read_text()).items()}
+        tables = {
+            table: {name: value for name, value in before[table].items() if name in KNOWN[table]}
+            for table in before
+            if table in KNOWN
+        }
+        for table, values in fresh.items():
+            present = tables.get(table, {})
+            first = {} if table == "coordinator" else present
+            tables[table] = {**present, **values, **first}
+        text = client_text(tables)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise SettingsError(f"{str(path)!r} is no site's file ({error}): name another") from None
+    draft = path.with_suffix(".draft")
+    write(draft, text)
+    try:
+        read_relay(draft) if "relay" in tables else read_site(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return [
+        f"[{table}] {name}"
+        for table, values in before.items()
+        for name in values
+        if name not in KNOWN.get(table, ())
+    ]
+
+
 def status(folder: Path) -> dict[str, Any]:
     """What goes on, every site of the run with the cause where one is missing, and what wants attention."""
     settings = read_settings(folder)
@@ -117,10 +189,11 @@ def status(folder: Path) -> dict[str, Any]:
             f"the run has written nothing of itself for {time.time() - state['seen']:.0f} s"
         )
     if not running and state and state["ended"] != "well":
-        died = "its process died; 'agnosticfair deploy run' goes on from its checkpoint, if it left one"
+        died = "its process died; 'agnosticfair deploy run' goes on from state/checkpoint, if it left one"
         alarms.append(f"run {state['run']} failed: {state['ended'] or died}")
     if (days := (end - datetime.now(UTC)).days) < SOON:
-        alarms.append(f"the TLS certificate ends in {days} days: 'agnosticfair deploy renew'")
+        ends = f"ends in {days} days" if days >= 0 else "has expired"
+        alarms.append(f"the TLS certificate {ends}: 'agnosticfair deploy renew'")
     try:
         server_tls(settings.folder, registered(settings.folder).values())
     except SettingsError as error:

@@ -7,36 +7,30 @@ from dataclasses import replace
 from typing import Any
 
 from agnosticfair.auditing.fits import as_content, certificates
-from agnosticfair.auditing.limit import (
-    CertifiedLimit,
-    fit_within,
-    limit_record,
-    stated_certificates,
-)
+from agnosticfair.auditing.limit import CertifiedLimit, fit_within, limit_content
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.schema import Schema, load_schema
 from agnosticfair.data.summary import check_groups_known, check_labels_known, check_statistics
-from agnosticfair.deploy.masking import BRING, read_key_list
+from agnosticfair.deploy.secrets import BRING, read_key_list
 from agnosticfair.federation import Fit, counts_of_all, fit, statistics_of_all, summaries
 from agnosticfair.methods import Method, method
 from agnosticfair.privacy.fit import Budget, fit_private
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.engines.seam import HELLO
 from agnosticfair.protocol.faults import Coordinator, Missing, Policy, policy
-from agnosticfair.protocol.secure.keys import Roster, digest
+from agnosticfair.protocol.messages import digest
+from agnosticfair.protocol.secure.keys import Roster
 from agnosticfair.runs import provenance as record
 from agnosticfair.runs.provenance import as_json
-from agnosticfair.settings import from_config
+from agnosticfair.settings import from_config, names_of
 from agnosticfair.threads import one_thread
-
-OnRound = Callable[[dict[str, Any]], None]
 
 
 def results(
     engine: RemoteEngine,
     config: Mapping[str, Any],
     run: str,
-    on_round: OnRound = lambda entry: None,
+    on_round: Callable[[dict[str, Any]], None] = lambda entry: None,
 ) -> dict[str, bytes]:
     """The files of a run: its fit over the sites, or of a check what the sites said.  on_round: is given every round's
     entry of the history."""
@@ -49,10 +43,7 @@ def results(
     if certified_limit is None:
         certificate = {"run": run, **certify(fitted, engine, config)}
     else:
-        stated = stated_certificates(certified_limit)
-        content = as_content(stated, {})
-        stated_limit = limit_record(certified_limit, stated[content["sensitive_feature"]])
-        certificate = sealed({"run": run, **content, **stated_limit})
+        certificate = sealed({"run": run, **limit_content(certified_limit)})
     files = {"model.safetensors": fitted.model.to_bytes(), "certificate.json": as_json(certificate)}
     history = {"run": run, **record.history(fitted), **record.provenance({}), "sites": joined}
     history |= {"traffic": engine.traffic, "certificate": certificate["sentence"]}
@@ -108,14 +99,12 @@ def checked(
 
 
 def method_of(config: Mapping[str, Any]) -> Method:
-    """The method of a run's configuration."""
     return method(str(config["method"]), **from_config(config))
 
 
 def sensitive_features_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The sensitive columns of a run's configuration, which has commas between them."""
-    names = (word.strip() for word in str(config.get("sensitive-features", "")).split(","))
-    return tuple(name for name in names if name) or None
+    return names_of(str(config.get("sensitive-features", ""))) or None
 
 
 def policy_of(config: Mapping[str, Any]) -> Policy:
@@ -132,9 +121,7 @@ def run_fit(
     """The fit of a run's settings, and what it promises where there is a limit."""
     names, chosen = sensitive_features_of(config), method_of(config)
     how = {**_arguments(config), "positive": config["positive"] or None, "on_round": on_round}
-    if config.get(
-        "epsilon"
-    ):  # every site adds its share of the noise, and counts it in its own ledger
+    if config.get("epsilon"):  # each site adds its share of the noise, and has a ledger of its own
         budget = Budget(config["epsilon"], config["delta"], max_rows=config.get("site-rows", 0))
         del how["seed"]
         return fit_private(engine, chosen, budget=budget, sensitive_features=names, **how), None

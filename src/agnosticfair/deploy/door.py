@@ -16,18 +16,18 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from agnosticfair.deploy.folder import Settings, read_settings
 from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, Broken, frame, read_frame, server_tls
-from agnosticfair.deploy.secrets import public_key
+from agnosticfair.deploy.secrets import public_key, tls_end
 from agnosticfair.errors import FederationError, SettingsError
 
-HANDSHAKES, HANDSHAKE = 128, 10.0
-"""TLS handshakes under way at most, of which the oldest gives way, and seconds for each."""
+HANDSHAKES = 128  # TLS handshakes under way at most, of which the oldest gives way
+HANDSHAKE = 10.0  # seconds for each
 
 WAITING = 64
 """Connections that are taken at a time, each with buffers of its own; others wait with the system."""
@@ -35,11 +35,12 @@ WAITING = 64
 STRANGER = 60.0
 """Seconds for which a refused connection is a possible cause of a site's absence."""
 
+EXPIRED = "the TLS certificate has expired: 'agnosticfair deploy renew' makes another, and no site needs a new file"
+
 REFUSALS = {
     "CERTIFICATE_VERIFY_FAILED": "its key is not registered",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no key",
     "TLSV1_ALERT_UNKNOWN_CA": "it does not trust our TLS certificate: give it this folder's site file",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "our TLS certificate has expired: 'agnosticfair deploy renew'",
     "SSLV3_ALERT_BAD_CERTIFICATE": "our TLS certificate is not for the address, or its clock is wrong",
 }
 """What an error of TLS says of the other side."""
@@ -101,6 +102,8 @@ class Door:
     def __enter__(self) -> Self:
         raise_limit()
         self._read_keys()
+        if self._ends < datetime.now(UTC):
+            raise SettingsError(EXPIRED)
         check_port(self.settings.listen, self.settings.port)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -146,6 +149,8 @@ class Door:
 
     def why(self, site: str) -> str:
         """Why a site is not connected, as far as this side can know."""
+        if self._ends < datetime.now(UTC):
+            return EXPIRED
         at, reason = self.refused
         stranger = ""
         if time.time() - at < STRANGER:
@@ -276,6 +281,7 @@ class Door:
             return
         keys = registered(folder)
         self._tls = server_tls(folder, keys.values())
+        self._ends = tls_end((folder / "tls" / "server.crt").read_text())
         self._keys = {ssl.PEM_cert_to_DER_cert(pem): site for site, pem in keys.items()}
         self._stamp = stamp
 

@@ -19,13 +19,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from agnosticfair.deploy.coordinator import results
 from agnosticfair.deploy.folder import read_config, read_settings
-from agnosticfair.deploy.node import answer, read_site
-from agnosticfair.deploy.results import publish
-from agnosticfair.deploy.trail import Trail
+from agnosticfair.deploy.node import Trail, answer, read_site
+from agnosticfair.deploy.runner import leave
 from agnosticfair.errors import plain
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.protocol.engines.seam import HELLO
-from agnosticfair.server import checkpoints
 
 FRESH = 1.0
 """Seconds between two looks for the nodes that are connected."""
@@ -54,11 +52,7 @@ def main(grid: Grid, context: Context) -> None:
     """Run the fit of a federation's folder over the nodes of Flower, and leave its results there."""
     folder, run = Path(str(context.run_config["folder"])), str(context.run_id)
     config, sites = read_config(folder), read_settings(folder).sites
-    files = results(RemoteEngine(FlowerLine(grid), sites), config, run)
-    out = Path(config["out"])
-    out.mkdir(parents=True, exist_ok=True)
-    publish(out, run, files)
-    (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
+    leave(config, run, results(RemoteEngine(FlowerLine(grid), sites), config, run))
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The folder of a federation of sites: its settings, TLS files for a test, keys, a file per site, start scripts.
+"""The folder of a federation of sites: its settings, TLS files for a test, keys, a file per site.
 
 Everything in it is plain text that a person can read; what is secret is readable by its owner only. It
 can be moved: paths in it are taken from where the folder is.
@@ -16,9 +16,8 @@ from typing import Any
 
 from agnosticfair.data.files import Roles
 from agnosticfair.data.storage import write_atomically
-from agnosticfair.deploy.masking import LIST, first_list
-from agnosticfair.deploy.secrets import key_pair, masking_key, tls_files
-from agnosticfair.errors import SettingsError, needing, plain
+from agnosticfair.deploy.secrets import LIST, first_list, key_pair, masking_key, tls_files
+from agnosticfair.errors import SettingsError, plain
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import method
 from agnosticfair.protocol.secure.keys import relays
@@ -26,7 +25,9 @@ from agnosticfair.server.plan import consents
 from agnosticfair.settings import DEFAULT, from_config
 from agnosticfair.site.policy import FOLDS, MIN_ROWS
 
-SETTINGS, SCHEMA, RELAYS = "federation.toml", "schema.json", "relays"
+SETTINGS = "federation.toml"
+SCHEMA = "schema.json"
+RELAYS = "relays"
 RESERVED = ("masking", "check")
 """Names that no site can have: keys/masking.json, and a run that trains nothing."""
 
@@ -115,7 +116,7 @@ class Federation:
             if self.run["on-failure"] == "drop":
                 raise SettingsError(
                     "privacy by --epsilon and --on-failure drop do not go together: a total without a site, taken from "
-                    "a total with it, would have that site's share of the noise alone; take wait, retry or stop"
+                    "a total with it, would have that site's share of the noise alone; take wait or stop"
                 )
             return
         if not self.secure:
@@ -187,15 +188,14 @@ def write_folder(folder: Path, plan: Federation) -> None:
     settings = _planned(folder, plan)
     places = [settings, *(_below(settings, relay, plan) for relay in plan.relays)]
     try:
-        with needing("secure", "sites have keys and TLS certificates"):
-            pairs = {key: key_pair(key) for place in places for key in place.sites}
-            publics = {site: masking_key(pairs[site][".pub"]) for site in plan.sites}
-            lists, keeper = first_list(publics) if plan.secure else ({}, "")
-            for place in places:
-                _write_place(place, plan, pairs, keeper)
-                for name, text in lists.items():  # who signs the list is at the coordinator
-                    if name == LIST or place is settings:
-                        write(place.folder / "keys" / name, text)
+        pairs = {key: key_pair(key) for place in places for key in place.sites}
+        publics = {site: masking_key(pairs[site][".pub"]) for site in plan.sites}
+        lists, keeper = first_list(publics) if plan.secure else ({}, "")
+        for place in places:
+            _write_place(place, plan, pairs, keeper)
+            for name, text in lists.items():  # who signs the list is at the coordinator
+                if name == LIST or place is settings:
+                    write(place.folder / "keys" / name, text)
     except OSError as error:
         raise SettingsError(
             f"cannot write to {str(folder)!r}: {error.strerror}; name another folder"
@@ -206,15 +206,17 @@ def _write_place(
     settings: Settings, plan: Federation, pairs: Mapping[str, Mapping[str, str]], keeper: str
 ) -> None:
     """Write what is needed where sites or relays connect to: at the coordinator, or at a relay."""
+    for private in ("keys", "tls", "state", "results"):
+        (settings.folder / private).mkdir(0o700, parents=True)
     files = {SETTINGS: settings_text(settings), **tls_files(settings.host)}
     files |= {SCHEMA: plan.schema} if plan.schema else {}
     for key in settings.sites:
-        files |= client_files(settings, key, plan.sites.get(key), files["tls/ca.crt"], keeper)
         files |= {f"keys/{key}{end}": text for end, text in pairs[key].items()}
-    for private in ("keys", "tls", "state", "results"):
-        (settings.folder / private).mkdir(0o700, parents=True)
     for name, text in files.items():
         write(settings.folder / name, text)
+    for key in settings.sites:
+        tables = client_tables(settings, key, plan.sites.get(key), keeper)
+        write(settings.folder / "sites" / f"{key}.toml", client_text(tables))
 
 
 def _below(settings: Settings, relay: str, plan: Federation) -> Settings:
@@ -239,7 +241,6 @@ def _planned(folder: Path, plan: Federation) -> Settings:
 
 
 def settings_text(settings: Settings) -> str:
-    """The federation's own file."""
     names = ("host", "listen", "port", "metrics")
     return f"""# A federation of sites; 'agnosticfair deploy run' reads it anew for every run.
 
@@ -262,7 +263,9 @@ def read_settings(folder: Path) -> Settings:
     folder = folder.resolve()
     try:
         content = tomllib.loads((folder / SETTINGS).read_text())
-        run = {name: content["run"][name] for name in ("method", "sites")} | content["run"]
+        run = content["run"]
+        if missing := {"method", "sites"} - run.keys():
+            raise KeyError(missing)
         at = content["coordinator"]
         places = (str(at["host"]), str(at["listen"]), int(at["port"]), str(at.get("metrics", "")))
         return Settings(folder, *places, content["columns"], run)
@@ -301,63 +304,52 @@ def policy_values(settings: Settings) -> dict[str, Any]:
     return values if run.get("schema") else {**values, "columns": ""}
 
 
-def client_files(
-    settings: Settings, key: str, file: Path | None, authority: str, keeper: str = ""
-) -> dict[str, str]:
-    """The one file of a site, or of a relay, which has no rows, and a script that starts it where everything is on one
-    machine.  keeper: the public key of who keeps the list of masking keys."""
-    kind, run = "relay" if file is None else "site", settings.run
-    entry: dict[str, Any] = {"site": key}
+def client_tables(
+    settings: Settings, key: str, file: Path | None, keeper: str = ""
+) -> dict[str, dict[str, Any]]:
+    """What the one file of a site says, or of a relay, which has no rows.  keeper: the public key of who keeps the list
+    of masking keys."""
+    run, below = settings.run, settings.folder / "tls" / "ca.crt"
+    at = {"address": f"{settings.host}:{settings.port}", "tls-authority": below.read_text()}
     here = {"key": f"../keys/{key}", "log": f"../state/{key}.log"}
-    policy = ""
     if file is None:
-        here["folder"] = f"../{RELAYS}/{key}"
-    else:
-        entry |= {"file": str(Path(file).resolve())}
-        entry |= {name: value for name, value in settings.columns.items() if name != "min-rows"}
-        if run.get("secure"):
-            entry["mask-keeper"], here["mask-list"] = keeper, f"../keys/{LIST}"
-        if run.get("schema"):
-            here["schema"] = f"../{SCHEMA}"
-        if run.get("epsilon"):
-            entry |= {name: run[name] for name in ("epsilon", "delta", "site-rows") if name in run}
-        policy = f"""
-# What this site answers, decided by its own people: 'agnosticfair site policy {key}.toml' says it in words.
-[policy]
-{_lines(policy_values(settings))}
-"""
-    text = f"""# Start it by: agnosticfair deploy {kind} {key}.toml
-# Paths are taken from where this file is. A key that is not there is made at the first start.
-
-[coordinator]
-{_lines({"address": f"{settings.host}:{settings.port}"})}
-tls-authority = \"\"\"
-{authority.strip()}
-\"\"\"
-
-[{kind}]
-{_lines(entry)}
-{policy}
-[here]
-{_lines(here)}
-"""
-    script = f"""#!/bin/sh
-# The {kind} {key}, where everything is on one machine.
-set -eu
-cd "$(dirname "$0")"
-exec agnosticfair deploy {kind} sites/{key}.toml
-"""
-    return {f"sites/{key}.toml": text, f"start-{key}.sh": script}
+        return {
+            "coordinator": at,
+            "relay": {"site": key},
+            "here": here | {"folder": f"../{RELAYS}/{key}"},
+        }
+    entry: dict[str, Any] = {"site": key, "file": str(Path(file).resolve())}
+    entry |= {name: value for name, value in settings.columns.items() if name != "min-rows"}
+    if run.get("secure"):
+        entry["mask-keeper"], here["mask-list"] = keeper, f"../keys/{LIST}"
+    if run.get("schema"):
+        here["schema"] = f"../{SCHEMA}"
+    if run.get("epsilon"):
+        entry |= {name: run[name] for name in ("epsilon", "delta", "site-rows") if name in run}
+    return {"coordinator": at, "site": entry, "policy": policy_values(settings), "here": here}
 
 
-MODES = {"": 0o600, ".key": 0o600, ".sh": 0o755}
-"""By the end of a file's name, who may read it; keys have none, or .key."""
+NOTES = {
+    "policy": "# What this site answers, decided by its own people; 'agnosticfair site policy' says it in words.\n",
+    "here": "# Paths are taken from where this file is. A key that is not there is made at the first start.\n",
+}
+"""Comments of a site's file, by table."""
+
+
+def client_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """The one file of a site or a relay, which knows no version."""
+    kind = "relay" if "relay" in tables else "site"
+    parts = [f"# Start it by: agnosticfair deploy {kind} {tables[kind]['site']}.toml\n"]
+    parts += [
+        f"{NOTES.get(name, '')}[{name}]\n{_lines(values)}\n" for name, values in tables.items()
+    ]
+    return "\n".join(parts)
 
 
 def write(path: Path, text: str) -> None:
     """Write a file of the folder, whole or not at all; a key is its owner's alone from the start."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically({path: text.encode()}, MODES.get(path.suffix, 0o644))
+    write_atomically({path: text.encode()}, 0o600 if path.suffix in ("", ".key") else 0o644)
 
 
 def _lines(values: Mapping[str, Any]) -> str:
@@ -369,4 +361,6 @@ def _toml(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
+    if str(value).startswith("-----BEGIN "):
+        return f'"""\n{str(value).strip()}\n"""'
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 LENGTHS = struct.Struct(">II")
-MAX_HEAD, MAX_BODY = 64_000, 300_000_000
-"""Bytes of a head, and of a body, which is read only where one is awaited."""
+MAX_HEAD = 64_000  # bytes
+MAX_BODY = 300_000_000  # bytes; it is read only where one is awaited
 
 BEAT = 4.0
 """Seconds between two signs of life."""
@@ -41,7 +41,9 @@ async def read_frame(
     that is awaited now.  alive: is called whenever some of it came."""
     head_size, body_size = LENGTHS.unpack(await reader.readexactly(LENGTHS.size))
     if head_size > MAX_HEAD or body_size > max_body():
-        raise Broken(f"a frame of {head_size} and {body_size} bytes is too long")
+        raise Broken(
+            f"a frame of {head_size} and {body_size} bytes is too long, or nobody asked for it"
+        )
     text, body = await reader.readexactly(head_size), bytearray()
     alive()
     while len(body) < body_size:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import signal
 import ssl
+import threading
 import time
 import tomllib
 import traceback
@@ -25,11 +27,10 @@ from typing import Any
 
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, frame, read_frame, site_tls
-from agnosticfair.deploy.prometheus import site_gauges
 from agnosticfair.deploy.secrets import key_pair, read_key
-from agnosticfair.deploy.site import hello, pin, reason, respond, site_of
-from agnosticfair.deploy.trail import Trail
-from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, needing, plain
+from agnosticfair.deploy.site import hello, pin, reason, respond, site_of, versions
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, existing, plain
+from agnosticfair.monitoring.verdict import Gauges
 from agnosticfair.protocol.engines.seam import HELLO
 
 AGAIN = 1.0
@@ -37,6 +38,10 @@ AGAIN = 1.0
 
 PENDING = 2
 """Requests that a site takes before it has answered the first: one may have come too late for the coordinator."""
+
+MAX_BYTES = 5_000_000
+MAX_FILES = 10
+"""How many full files are kept beside the present one: NAME.1 is the latest of them."""
 
 UNKNOWN = (
     "its key is not registered (any more): 'agnosticfair deploy rotate-key --public' registers it"
@@ -83,16 +88,15 @@ def read_joined(path: Path, kind: str, files: Sequence[str]) -> Joined:
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"it has no {error}" if type(error) is KeyError else type(error).__name__
         raise SettingsError(
-            f"{str(path)!r} is no {kind}'s file of this version ({why}): take the one that "
-            "'agnosticfair deploy init' wrote"
+            f"{str(path)!r} is no {kind}'s file of this version ({why}): take the one that 'agnosticfair deploy init' "
+            "or 'deploy upgrade' wrote"
         ) from None
 
 
 def load_key(path: Path, site: str) -> None:
     """See that the site's private key is there; one that is not is made, and its public half said where to send."""
     if not path.exists():
-        with needing("secure", "sites have keys"):
-            files = key_pair(site)
+        files = key_pair(site)
         path.parent.mkdir(parents=True, exist_ok=True)
         for end, text in files.items():
             write_atomically(
@@ -133,6 +137,55 @@ def _distrust(code: int) -> str:
     }
     other = "is of another authority than this site's file says: get the coordinator's new file for this site"
     return f"the coordinator's TLS certificate {words.get(code, other)}"
+
+
+@dataclass
+class Trail:
+    """A site's log: a line of JSON per event, appended, rotated, without a value of any row: when it was asked what, by
+    which run, how many bytes left, and what it refused.  counts: events since the start, for the metrics."""
+
+    path: Path
+    max_bytes: int = MAX_BYTES
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    sent: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self, event: str, **about: Any) -> None:
+        """Add an event with the time; what is empty is left out."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        fields = {name: value for name, value in about.items() if value != ""}
+        line = json.dumps({"time": now, "event": event, **fields}, default=str) + "\n"
+        kind = (event, str(about.get("step", "")))
+        with self._lock:
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            self.sent += int(about.get("answered", 0))
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.exists() and self.path.stat().st_size + len(line) > self.max_bytes:
+                self._rotate()
+            number = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+            with os.fdopen(number, "w") as file:
+                file.write(line)
+
+    def _rotate(self) -> None:
+        for number in range(MAX_FILES, 0, -1):
+            older = self.path.with_name(f"{self.path.name}.{number}")
+            newer = older.with_suffix(f".{number - 1}") if number > 1 else self.path
+            if newer.exists():
+                newer.replace(older)
+
+
+def site_gauges(
+    site: str, connected: bool, counts: Mapping[tuple[str, str], int], sent: int
+) -> bytes:
+    """A site's events since its start, and the bytes that left it."""
+    gauges = Gauges()
+    gauges.gauge("site_connected", "1 if the site is in a run", {"site": site}, connected)
+    gauges.gauge("site_answer_bytes", "Bytes that left the site", {"site": site}, sent)
+    gauges.gauge("site_seen", "When this was written", {"site": site}, time.time())
+    for (event, step), count in sorted(counts.items()):
+        about = {"site": site, "event": event, "step": step}
+        gauges.gauge("site_events", "Events in the site's log", about, count)
+    return gauges.text()
 
 
 @dataclass
@@ -234,6 +287,7 @@ class Node:
     def _measure(self, connected: bool, why: str = "") -> None:
         """Write how the site is, for 'agnosticfair site status', and the metrics, where they are wanted."""
         state = {"connected": connected, "why": why, "run": self.run, "seen": time.time()}
+        state["app"] = "agnosticfair {agnosticfair}, app {app}".format(**versions())
         write_atomically({state_file(self.joined): json.dumps(state).encode()})
         self.lived()
         if self.joined.metrics is not None:
@@ -259,7 +313,7 @@ class Node:
             writer.write(frame({"id": request.get("id"), **answer}, body))
             await writer.drain()
         except (OSError, asyncio.CancelledError):
-            self.trail.write("not sent", **about)  # it may have left in part
+            self.trail.write("not sent", **about, why=plain(why))  # it may have left in part
             raise
         self.trail.write(
             "refused" if why else "answered", **about, why=plain(why), answered=len(body)
@@ -279,24 +333,33 @@ def status(joined: Joined) -> tuple[bool, str]:
         return False, f"site {joined.site!r} is not started: 'agnosticfair deploy site'"
     if (age := time.time() - state["seen"]) > 2 * SILENT:
         return False, f"site {joined.site!r} has been silent for {age:.0f} s: start it again"
+    what = f"site {joined.site!r} ({state.get('app', 'an older version')}) is in"
     if state["connected"]:
-        return True, f"site {joined.site!r} is in run {state['run']}"
-    return True, f"site {joined.site!r} is in no run: {state['why'] or 'the last one has ended'}"
+        return True, f"{what} run {state['run']}"
+    return True, f"{what} no run: {state['why'] or 'the last one has ended'}"
 
 
 def answer(joined: Joined, request: Mapping[str, Any], content: bytes) -> dict[str, Any]:
-    """A site's answer; what goes wrong travels as a sentence.  detail: for the site's own log."""
-    record: dict[str, Any] = {"site": joined.site}
-    try:
-        if request["step"] == HELLO:
-            record["about"] = hello(joined.config)
+    """A site's answer."""
+
+    def answered() -> dict[str, Any]:
+        step = str(request["step"])
+        if step == HELLO:
+            record: dict[str, Any] = {"about": hello(joined.config)}
         else:
-            record["content"] = respond(joined.config, str(request["step"]), content)
-        record["rows"] = pin(joined.config, joined.log.with_suffix(".pin"))
+            record = {"content": respond(joined.config, step, content)}
+        return record | {"rows": pin(joined.config, joined.log.with_suffix(".pin"))}
+
+    return reported(joined.site, answered)
+
+
+def reported(site: str, answered: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """An answer as it is sent; what goes wrong travels as a sentence.  detail: for the site's own log."""
+    try:
+        return {"site": site, **answered()}
     except Exception as error:
-        record["failure"] = reason(error)
-        record["detail"] = getattr(error, "detail", "") or located(error)
-    return record
+        detail = getattr(error, "detail", "") or located(error)
+        return {"site": site, "failure": plain(reason(error)), "detail": detail}
 
 
 def located(error: Exception) -> str:
@@ -324,8 +387,7 @@ def run_node(node: Node) -> None:
 
 
 async def _until_signal(node: Node) -> None:
-    task = asyncio.current_task()
-    assert task is not None
+    task = existing(asyncio.current_task())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     await node.serve()

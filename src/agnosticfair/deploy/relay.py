@@ -17,10 +17,9 @@ from typing import Any
 
 from agnosticfair.deploy.door import Door
 from agnosticfair.deploy.folder import Settings, read_settings
-from agnosticfair.deploy.node import Joined, Node, located, read_joined, run_node
+from agnosticfair.deploy.node import Joined, Node, Trail, read_joined, reported, run_node
 from agnosticfair.deploy.runner import Live, Notify, locked
-from agnosticfair.deploy.site import reason, versions
-from agnosticfair.deploy.trail import Trail
+from agnosticfair.deploy.site import versions
 from agnosticfair.errors import FederationError
 from agnosticfair.protocol.engines.relay import Relay
 from agnosticfair.protocol.engines.remote import RemoteEngine
@@ -38,21 +37,18 @@ class Below:
 
     def answer(self, request: Mapping[str, Any], content: bytes) -> dict[str, Any]:
         """The sum of all sites' answers, or why there is none."""
-        record: dict[str, Any] = {"site": self.relay}
-        self.engine.until = inf
-        try:
-            step = str(request["step"])
-            if step == HELLO:
+
+        def answered() -> dict[str, Any]:
+            self.engine.until = inf
+            if (step := str(request["step"])) == HELLO:
                 self.engine.rows.clear()  # a new run
-                record["about"] = json.dumps(self._hello())
+                record: dict[str, Any] = {"about": json.dumps(self._hello())}
             else:
-                record["content"] = pack(self._sum(step, content))
+                record = {"content": pack(self._sum(step, content))}
             rows = json.dumps(sorted(self.engine.rows.items())).encode()
-            record["rows"] = hashlib.sha256(rows).hexdigest()
-        except Exception as error:
-            record["failure"] = reason(error)
-            record["detail"] = located(error)
-        return record
+            return record | {"rows": hashlib.sha256(rows).hexdigest()}
+
+        return reported(self.relay, answered)
 
     def _sum(self, step: str, content: bytes) -> Any:
         payload = unpack(content, "the coordinator") if content else None

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import signal
 import threading
 import time
@@ -18,27 +19,18 @@ from typing import Any
 from agnosticfair.deploy.coordinator import results
 from agnosticfair.deploy.door import Door
 from agnosticfair.deploy.folder import Settings, read_config, read_settings, write
-from agnosticfair.deploy.prometheus import run_gauges
-from agnosticfair.deploy.results import publish
-from agnosticfair.errors import AgnosticFairError, FederationError, plain
-from agnosticfair.model import Model, load_model
+from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, plain
+from agnosticfair.monitoring.verdict import Gauges
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.runs.provenance import COMMAND, as_json
 from agnosticfair.server import checkpoints
 
-LOCK, STATE, CHECKED = "state/run.lock", "state/run.json", "state/check"
+LATEST = "latest"
+LOCK = "state/run.lock"
+STATE = "state/run.json"
+CHECKED = "state/check"
 CHECK = "check"
 """The number of a run that trains nothing."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished run: its model, and its history."""
-
-    run: str
-    model: Model
-    history: dict[str, Any]
-    folder: Path
 
 
 @dataclass(frozen=True)
@@ -77,34 +69,17 @@ class Live:
         self.write(waiting=dict(waiting))
 
 
-def run_federation(folder: Path, notify: Notify | None = None, timeout: float = 3600.0) -> Result:
-    """A run, from its first connection to its results; it goes on from the checkpoint of one that was stopped."""
-    settings = read_settings(folder)
-    config = read_config(folder)
-    run, out = _run(settings, config, notify or Notify(), timeout)
-    history = json.loads((out / "history.json").read_text())
-    return Result(run, load_model(out / "model.safetensors"), history, out)
-
-
-def check_federation(
-    folder: Path, notify: Notify | None = None, timeout: float = 60.0
-) -> dict[str, Any]:
-    """What every site says of itself, if keys, connections, versions and files are in order; no training."""
-    settings = read_settings(folder)
-    apart = str(settings.folder / CHECKED)  # the last run's results stay what they are
-    changes = {"check": True, "on-failure": "wait", "out": apart}
-    _, out = _run(settings, read_config(folder) | changes, notify or Notify(), timeout)
-    return dict(json.loads((out / "check.json").read_text())["sites"])
-
-
-def _run(
-    settings: Settings, config: Mapping[str, Any], notify: Notify, timeout: float
-) -> tuple[str, Path]:
-    """The number of a run that came to a good end, and where its results are."""
-    out = Path(config["out"])
-    patience = min(float(config.get("patience") or timeout), timeout)
-    config = {**config, "patience": patience, "command": shlex.join(COMMAND.get())}
-    run = CHECK if config.get("check") else next_run(settings.folder)
+def run_federation(
+    folder: Path, notify: Notify | None = None, timeout: float = 3600.0, check: bool = False
+) -> Path:
+    """A run, from its first connection to its results, and where those are; it goes on from the checkpoint of one that
+    was stopped.  check: train nothing, and leave what every site says of itself, if all is in order."""
+    settings, notify = read_settings(folder), notify or Notify()
+    config = {**read_config(folder), "command": shlex.join(COMMAND.get())}
+    if check:  # the last run's results stay what they are
+        config |= {"check": True, "on-failure": "wait", "out": str(settings.folder / CHECKED)}
+    config["patience"] = min(float(config.get("patience") or timeout), timeout)
+    run = CHECK if check else next_run(settings.folder)
     with locked(settings), Door(settings, run) as door:
         state = {"run": run, "began": time.time(), "ended": "", "round": {}, "waiting": {}}
         live = Live(settings, door, notify, state)
@@ -118,18 +93,15 @@ def _run(
         live.write()
         try:
             files = results(engine, config, run, on_round)
-            out.mkdir(parents=True, exist_ok=True)
-            publish(out, run, files)
+            out = leave(config, run, files)
         except (AgnosticFairError, OSError) as error:
             live.write(ended=plain(error, 8000))
             raise FederationError(f"run {run}: {plain(error, 8000)}") from None
         except KeyboardInterrupt:
             live.write(ended="it was stopped")
             raise
-        if run != CHECK:  # the fit is done: the next run is a new one
-            (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
         live.write(ended="well", waiting={})
-    return run, out
+    return out
 
 
 @contextmanager
@@ -152,7 +124,6 @@ def locked(settings: Settings) -> Iterator[None]:
 
 
 def next_run(folder: Path) -> str:
-    """The number of the next run."""
     known = [path.name for path in (folder / "results").glob("*") if path.name.isdigit()]
     return str(1 + max(map(int, (*known, read_state(folder).get("run", 0)))))
 
@@ -180,3 +151,63 @@ def read_state(folder: Path) -> dict[str, Any]:
         return dict(json.loads((folder / STATE).read_text()))
     except (OSError, ValueError):
         return {}
+
+
+def run_gauges(state: Mapping[str, Any]) -> bytes:
+    """A run's round and its sites.  state: as ``Live`` has it."""
+    gauges = Gauges()
+    for key, words in state["sites"].items():
+        connected = words == "connected"
+        gauges.gauge("run_site_connected", "1 if the site is connected", {"site": key}, connected)
+    ended = state["ended"]
+    rounds = state["round"].get("round", 0)
+    gauges.gauge("run_round", "The last round of the last run", {}, rounds)
+    gauges.gauge("run_waiting", "Sites that the run waits for", {}, len(state["waiting"]))
+    gauges.gauge("run_failed", "1 if the last run failed", {}, ended not in ("", "well"))
+    gauges.gauge("run_seen", "When this was written", {}, state["seen"])
+    return gauges.text()
+
+
+def leave(config: Mapping[str, Any], run: str, files: Mapping[str, bytes]) -> Path:
+    """Publish the files of a run that is done, so that the next is a new one; where they are."""
+    out = Path(config["out"])
+    out.mkdir(parents=True, exist_ok=True)
+    publish(out, run, files)
+    if not config.get("check"):
+        (Path(config["checkpoint"]) / checkpoints.FILE).unlink(missing_ok=True)
+    return out
+
+
+def publish(out: Path, run: str, files: Mapping[str, bytes]) -> None:
+    """Put the files of a run where they are looked for, in one step: ``out/RUN/`` is written beside and renamed, then
+    one link, ``out/latest``, is replaced, through which all other links go."""
+    draft, place = out / f".{run}.draft", out / run
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        for name, content in files.items():
+            with (draft / name).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        shutil.rmtree(place, ignore_errors=True)  # a check before this one
+        draft.replace(place)
+        for name in files:
+            _link(out / name, Path(LATEST) / name)
+        _link(out / LATEST, Path(run))
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise SettingsError(
+            f"the results of run {run} cannot be written to {str(out)!r}: {error.strerror}; make room or "
+            "let this user write there, and run again"
+        ) from None
+
+
+def _link(place: Path, to: Path) -> None:
+    """Let ``place`` be a link, whatever it was, at once."""
+    if place.is_symlink() and place.readlink() == to:
+        return
+    draft = place.with_name(f".{place.name}.{os.getpid()}.link")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(to)
+    draft.replace(place)

@@ -24,22 +24,21 @@ from agnosticfair.data.files import Roles, read_table
 from agnosticfair.data.schema import applied, brought, load_schema
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Table
-from agnosticfair.deploy.masking import BRING, masked_site, read_key_list, take_list
-from agnosticfair.deploy.secrets import read_key
+from agnosticfair.deploy.secrets import BRING, masked_site, read_key, read_key_list, take_list
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
-from agnosticfair.privacy.ledger import Ledger, ledger_of
-from agnosticfair.privacy.site import PrivateSite
+from agnosticfair.privacy.ledger import Ledger, PrivateSite, ledger_of
 from agnosticfair.protocol.messages import (
     FORMAT,
     Agreement,
     Broadcast,
     Invitation,
     KeyList,
+    digest,
+    joined,
     pack,
     unpack,
 )
-from agnosticfair.protocol.secure.keys import digest
-from agnosticfair.protocol.secure.site import AGREE, KEYS
+from agnosticfair.protocol.secure.sessions import AGREE, KEYS
 from agnosticfair.settings import names_of
 from agnosticfair.site.guard import Quiet, guarded, refused
 from agnosticfair.site.policy import FOLDS, MAX_FOLDS, SitePolicy, shown_rows
@@ -102,7 +101,8 @@ def site_of(config: Mapping[str, Any]) -> Site:
     """
     if unknown := sorted({*config} - NAMES):
         raise SettingsError(
-            f"a site's file has {unknown[0]!r}; it can have: {', '.join(sorted(NAMES))}"
+            f"a site's file has {unknown[0]!r}, and can have {', '.join(sorted(NAMES))}: correct it, or let "
+            "'agnosticfair deploy upgrade' leave out what this version does not know"
         )
     for name in ("site", "file", "target", "sensitive-features"):
         if not config.get(name):
@@ -152,7 +152,6 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def policy_of(site: Site) -> SitePolicy:
-    """What the site answers, by its own files."""
     sites = tuple(sorted(_keys(site).sites)) if site.mask_key else ()
     schema = load_schema(site.schema) if site.schema else None
     return replace(site.policy, sites=sites, schema=schema)
@@ -173,10 +172,15 @@ def hello(config: Mapping[str, Any]) -> str:
     return json.dumps(greeting)
 
 
+@lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """What this process runs on."""
+    """What this process runs on.  app: a digest of our own code."""
     packages = ("agnosticfair", "numpy", "scipy", "pyarrow")
-    return {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    installed = {"python": platform.python_version(), **{p: version(p) for p in packages}}
+    top, code = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(top.rglob("*.py")):
+        code.update(joined(path.relative_to(top).as_posix().encode(), path.read_bytes()))
+    return installed | {"app": code.hexdigest()[:16]}
 
 
 def pin(config: Mapping[str, Any], place: Path) -> str:

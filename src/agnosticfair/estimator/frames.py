@@ -54,7 +54,6 @@ class Layout:
 
     @property
     def numbers(self) -> tuple[Any, ...]:
-        """The features that are numbers."""
         return tuple(name for name in self.features if name not in self.categories)
 
     def names(self, groups: Sequence[str]) -> list[str]:
@@ -103,10 +102,10 @@ def layout_of(
     categorical = {name: Column.of(some) for name, some in texts.items() if some is not None}
     keys = _keys(values, categorical) if hasattr(X, "columns") else {}
     features = tuple(name for name in values if str(name) not in keys)
-    kept = {k: column for k, column in categorical.items() if str(k) not in keys}
+    used = {k: column for k, column in categorical.items() if str(k) not in keys}
     dated = tuple(name for name in features if values[name].dtype.kind == "M")
-    commonest = {k: c.categories[np.bincount(c.codes).argmax()] for k, c in kept.items()}
-    categories = {name: column.categories for name, column in kept.items()}
+    commonest = {k: c.categories[np.bincount(c.codes).argmax()] for k, c in used.items()}
+    categories = {name: column.categories for name, column in used.items()}
     layout = Layout(features, categories, groups, others, dated, commonest)
     plain = len(features) == len(columns) and not categories and not dated
     return None if plain else layout
@@ -132,7 +131,6 @@ def numbers_of(layout: Layout, X: Any) -> np.ndarray:
 
 
 def groups_of(layout: Layout, X: Any) -> dict[str, Any]:
-    """The sensitive columns of a frame, by name."""
     check_columns(layout, X, layout.sensitive)
     return {str(name): _values(X, name) for name in layout.sensitive}
 

@@ -98,6 +98,5 @@ def seed_of(random_state: Any) -> int:
 
 
 def print_round(entry: dict[str, Any]) -> None:
-    """One line about a round."""
     shown = (f"{k} {entry[k]:.4g}" for k in ("loss", "worst", "accuracy") if k in entry)
     print(f"round {entry['round']}:", ", ".join(shown))

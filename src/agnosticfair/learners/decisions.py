@@ -41,20 +41,10 @@ from agnosticfair.mathematics.subgroups import (
 class Decision:
     """What the program found.
 
-    Parameters
-    ----------
-    error_costs : (float, float)
-        Of a false positive and of a false negative.
-    coefficients : (K, C) array
-        A: what belonging to a subgroup costs by the probability of each stratum; the last row is overall.
-    shift : float
-        The multiplier of the positive rate.
-    subgroups : Named or None
-        The K - 1 subgroups.
-    kernels : Kernels or None
-        The K - 1 kernels, or clients, instead.
-    weights : (K,) array or None
-        How much each one's utility counts, the last overall; None for the mean.
+    coefficients: (K, C), what belonging to a subgroup costs by the probability of each stratum; the last row is
+    overall. ``error_costs`` are of a false positive and of a false negative, ``shift`` is the multiplier of the
+    positive rate. The K - 1 are subgroups, or kernels.  weights: (K,), how much each one's utility counts; None for
+    the mean.
     """
 
     error_costs: tuple[float, float]
@@ -69,18 +59,9 @@ class Decision:
 class Explanation:
     """What makes up the scores of some rows: ``utility - shift + overall + subgroups.sum(axis=1)``.
 
-    Parameters
-    ----------
-    utility : (n,) array
-        What a positive decision is worth, by the learner's own estimate, times how much the row's subgroups count.
-    shift : float
-        Of the positive rate.
-    overall : (n,) array
-        What the limit of the difference overall adds.
-    subgroups : (n, a) array
-        What each subgroup adds that a row lies in, 0 elsewhere; of those in which the rule had to act.
-    names : tuple of str
-        Of these subgroups.
+    ``utility`` is what a positive decision is worth, by the learner's own estimate, times how much the row's
+    subgroups count; ``overall`` what the limit of the difference overall adds.  subgroups: (n, a), 0 where the row
+    does not lie in one, of those in which the rule had to act.
     """
 
     utility: np.ndarray
@@ -104,7 +85,6 @@ class Explanation:
 
 
 def plain(estimates: Estimates, error_costs: tuple[float, float]) -> Decision:
-    """The learner's own decisions."""
     return Decision(error_costs, np.zeros((1, len(strata(estimates.heads)))))
 
 
@@ -221,16 +201,8 @@ KERNEL_BITS = 14
 
 @dataclass(frozen=True)
 class Kernels:
-    """Weight functions that are no subgroups.
-
-    Parameters
-    ----------
-    basis : Basis
-        Gaussians, or one for each client.
-    clients : tuple of str
-        Those of the fit.
-    centres : (M, d) array or None
-        Of the Gaussians, in the space of the columns without their bins.
+    """Weight functions that are no subgroups: Gaussians around ``centres``, (M, d), in the space of the columns
+    without their bins, or one for each client of the fit.
     """
 
     basis: Basis
@@ -239,7 +211,6 @@ class Kernels:
 
     @property
     def size(self) -> int:
-        """How many there are."""
         return width(self.basis, self.clients)
 
 

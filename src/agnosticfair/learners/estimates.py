@@ -26,21 +26,11 @@ from agnosticfair.mathematics.scores import PROBABILITY_BITS
 
 @dataclass(frozen=True)
 class Estimates:
-    """What a learner has learned.
+    """What a learner of ``LEARNERS`` has learned.
 
-    Parameters
-    ----------
-    kind : str
-        The learner, a name of ``LEARNERS``.
-    heads : tuple of Head
-    folds, seed : int
-        Of the folds by which training rows were judged.
-    arrays : mapping of str to array
-        The learner's own, for folds + 1 models; for one, that of all rows, where ``folds`` is 0.
-    columns : tuple of str
-        For each head the column that holds its probabilities; empty texts for those that are learned.
-    aware : bool
-        Groups' heads are the sensitive feature itself.
+    ``arrays`` are of folds + 1 models; of one, that of all rows, where ``folds`` is 0. ``columns`` names for each
+    head the column that holds its probabilities; empty texts for those that are learned. ``aware``: groups' heads are
+    the sensitive feature itself.
     """
 
     kind: str
@@ -56,20 +46,11 @@ class Estimates:
 class Learner:
     """A kind of estimates.
 
-    Parameters
-    ----------
-    name : str
-    summary : str
-        What it is, in a sentence.
-    predict : callable
-        From (arrays, encoding, number of the model, table, who) to probabilities of the heads that are learned,
-        (H, n); ``who`` names the rows in errors.
-    of_all_rows : callable
-        From (arrays, folds) to the arrays of the model of all rows alone.
-    check : callable
-        Of (arrays, encoding, number of heads) that come from a file: raises ``ValueError`` unless they fit.
-    linear : bool
-        Its array ``w`` has the weights of the encoded features: a card draws them, and ONNX has them.
+    ``predict`` goes from (arrays, encoding, number of the model, table, who) to probabilities of the heads that are
+    learned, (H, n); ``who`` names the rows in errors. ``of_all_rows`` goes from (arrays, folds) to the arrays of the
+    model of all rows alone. ``check`` of (arrays, encoding, number of heads) from a file raises ``ValueError`` unless
+    they fit. ``linear``: its array ``w`` has the weights of the encoded features: a card draws them, and ONNX has
+    them.
     """
 
     name: str
@@ -206,20 +187,10 @@ def of_all_rows(estimates: Estimates) -> Estimates:
 
 @dataclass(frozen=True)
 class Head:
-    """A binary target.
+    """A binary target: the label, or a group, its value of each sensitive feature.
 
-    Parameters
-    ----------
-    name : str
-        'label', 'group:F', or 'group:F|1' on the rows of label 1.
-    features : tuple of str
-        The sensitive features, none for the label.
-    group : tuple of str
-        The group's value of each.
-    label : int or None
-        Of the rows that it is trained on; None for all.
-    other : tuple of str
-        The group that the complement stands for, where there are two.
+    ``name`` is 'label', 'group:F', or 'group:F|1' on the rows of label 1; ``label`` of the rows that it is trained
+    on, None for all; ``other`` the group that the complement stands for, where there are two.
     """
 
     name: str

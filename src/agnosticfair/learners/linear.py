@@ -56,13 +56,11 @@ def scores(rows: Compact, w: np.ndarray) -> np.ndarray:
 def predict(
     arrays: Mapping[str, np.ndarray], encoding: Encoding, index: int, table: Table, who: str
 ) -> np.ndarray:
-    """Probabilities by the model of this number, (H, n)."""
     rows = compact(encoding, table, who)
     return np.array([sigmoid(scores(rows, w)) for w in arrays["w"][index]])
 
 
 def of_all_rows(arrays: Mapping[str, np.ndarray], folds: int) -> dict[str, np.ndarray]:
-    """The weights of the last model alone."""
     return {"w": arrays["w"][folds:]}
 
 

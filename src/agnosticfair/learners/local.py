@@ -75,7 +75,6 @@ def _fitted(
 
 
 def _positive(model: Any, X: np.ndarray) -> np.ndarray:
-    """P(t = 1) of encoded rows, (n,)."""
     if isinstance(model, float):
         return np.full(len(X), model)
     return np.asarray(model.predict_proba(X), float)[:, 1]

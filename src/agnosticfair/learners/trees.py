@@ -21,7 +21,6 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def binning_of(arrays: Arrays) -> Binning:
-    """The bins that the forests were grown over."""
     return Binning(arrays["edges"], arrays["edge_sizes"], arrays["codes"])
 
 
@@ -54,14 +53,12 @@ def forests_of(arrays: Arrays, encoding: Encoding, index: int) -> tuple[Bins, li
 
 
 def predict(arrays: Arrays, encoding: Encoding, index: int, table: Table, who: str) -> np.ndarray:
-    """Probabilities by the model of this number, (H, n)."""
     bins, forests = forests_of(arrays, encoding, index)
     columns = binning_of(arrays).columns(encoding, table, who)
     return np.array([sigmoid(margins(forest, bins, columns)) for forest in forests])
 
 
 def of_all_rows(arrays: Arrays, folds: int) -> dict[str, np.ndarray]:
-    """The forests of the last model alone."""
     models, heads = np.asarray(arrays["shape"]).tolist()
     sizes = np.asarray(arrays["sizes"])  # bytes of every forest
     begin = int(sizes[: folds * heads].sum())

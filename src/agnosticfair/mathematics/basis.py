@@ -62,10 +62,6 @@ class Basis:
 def constant() -> Basis:
     """One kernel, K = 1: every alpha in A is uniform weights.
 
-    Returns
-    -------
-    Basis
-
     Examples
     --------
     >>> constant().kernels
@@ -76,10 +72,6 @@ def constant() -> Basis:
 
 def by_client() -> Basis:
     """One indicator per client: the mixtures of agnostic federated learning.
-
-    Returns
-    -------
-    Basis
 
     Examples
     --------
@@ -99,10 +91,6 @@ def gaussian(kernels: int = 200, sigma: float = 1.0, centres: str = "kmeans") ->
         Their width.
     centres : {'kmeans', 'ranges', 'rows'}
         How they are found. 'rows', the paper's, shows every client rows of the others.
-
-    Returns
-    -------
-    Basis
 
     Examples
     --------
@@ -128,10 +116,6 @@ def subgroups(
         The share of the rows that a subgroup of an audit holds at least; a rule has ``min_people``.
     bins : int
         Into which a column of numbers is cut, each with about as many rows, by counts that clients send.
-
-    Returns
-    -------
-    Basis
 
     Examples
     --------
@@ -172,10 +156,6 @@ def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighting:
     sigma : float
         Their width.
 
-    Returns
-    -------
-    Reweighting
-
     Examples
     --------
     >>> gaussian_at([[0.0], [1.0]])(np.array([[0.0]])).round(3)
@@ -183,19 +163,6 @@ def gaussian_at(centres: Any, sigma: float = 1.0) -> Reweighting:
     """
     b = np.asarray(centres, float)
     return lambda X: gaussian_kernel(np.asarray(X, float), b, sigma)
-
-
-def median_distance(centres: np.ndarray) -> float:
-    """The median distance of two centres (M, d); 1 where there is but one place.
-
-    >>> median_distance(np.array([[0.0], [3.0], [4.0]]))
-    3.0
-    """
-    squares = (centres * centres).sum(axis=1)
-    D = squares[:, None] + squares - 2 * centres @ centres.T
-    apart = D[np.triu_indices(len(centres), 1)]
-    apart = apart[apart > 1e-12]
-    return float(np.sqrt(np.median(apart))) if len(apart) else 1.0
 
 
 def gaussian_kernel(X: np.ndarray, centres: np.ndarray, sigma: float) -> np.ndarray:

@@ -208,19 +208,9 @@ def rate_evidence(k: np.ndarray, n: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def lowest_rate(k: np.ndarray, n: np.ndarray, delta: float | np.ndarray) -> np.ndarray:
-    """A lower bound on the mean rate of 0/1 observations that holds for all n at once.
+    """A lower bound on the mean rate of k positives among n observations that holds for all n at once, but with
+    probability ``delta``: where ``rate_evidence``, which falls in p, crosses log(1/delta).
 
-    Parameters
-    ----------
-    k, n : positive observations and all of them, of one shape
-    delta : probability that the bound ever fails
-
-    Returns
-    -------
-    array of the same shape, in [0, 1]: where ``rate_evidence``, which falls in p, crosses log(1/delta)
-
-    Examples
-    --------
     >>> lowest_rate(np.array([50.0, 5000.0]), np.array([100.0, 10000.0]), 0.025).round(3)
     array([0.331, 0.483])
     """

@@ -47,27 +47,11 @@ _COUNT_BITS = 22
 class Boosting:
     """How trees are grown.
 
-    Parameters
-    ----------
-    trees : int
-        At most so many.
-    depth : int
-    rate : float
-        Shrinkage of every tree.
-    l2 : float
-        Added to a leaf's Hessian.
-    min_rows : int
-        Rows of a leaf; a category with fewer in a node is split off together with the other rare ones.
-    min_bin : int
-        Rows of a bin, or of a category with a code of its own.
-    min_hessian : float
-        Of a leaf.
-    smooth : float
-        Added to the Hessian by which categories are ordered for a split.
-    patience : int
-        Trees without a lower loss out of fold after which no more are grown.
-    monotone : tuple of int
-        Of every column: 1 where the first head's margin may not fall with it, -1 where it may not rise; empty for none.
+    ``rate`` shrinks every tree, ``l2`` is added to a leaf's Hessian, ``smooth`` to the one by which categories are
+    ordered for a split. A category with fewer than ``min_rows`` in a node is split off with the other rare ones;
+    ``min_bin`` is the rows of a bin, or of a category with a code of its own. After ``patience`` trees without a
+    lower loss out of fold no more are grown. ``monotone``, of every column: 1 where the first head's margin may not
+    fall with it, -1 where it may not rise; empty for none.
     """
 
     trees: int = 200
@@ -98,7 +82,6 @@ def gradients(
 
 
 def losses(margin: Any, target: Any, bits: int, weights: Any = None, xp: Any = np) -> Any:
-    """Each row's logistic loss, a multiple of 2^-bits."""
     loss, unit = log_loss(margin, target * 1.0, xp), 2.0**bits
     return xp.round((loss if weights is None else loss * weights) * unit) / unit
 
@@ -106,19 +89,9 @@ def losses(margin: Any, target: Any, bits: int, weights: Any = None, xp: Any = n
 def histogram(
     codes: np.ndarray, slot: np.ndarray, g: np.ndarray, h: np.ndarray, slots: int, bins: Bins
 ) -> np.ndarray:
-    """Sums by slot, column and code, (slots, B, 3).
+    """Sums by slot, column and code, (slots, B, 3).  codes: (n, C).  slot: (n,), where a row is counted, -1 for
+    nowhere.
 
-    Parameters
-    ----------
-    codes : (n, C) uint8
-    slot : (n,) int16
-        Where a row is counted; -1 for nowhere.
-    g, h : (n,) arrays
-    slots : int
-    bins : Bins
-
-    Examples
-    --------
     >>> histogram(np.array([[1], [1]], np.uint8), np.zeros(2, int), np.ones(2), np.ones(2), 1, Bins((2,), 1))[0, 1]
     array([2., 2., 2.])
     """
@@ -201,22 +174,9 @@ LOSS_BITS = 14
 class CodedRows:
     """Rows as trees see them.
 
-    Parameters
-    ----------
-    bins : Bins
-    codes : (n, C) uint8
-    columns : (C, n) uint8
-        The same, column by column.
-    target, counts : (H, n) bool
-        Of every head, and which rows it is trained on.
-    fold : (n,) int
-    folds : int
-        0 where there is one model, of all rows.
-    weights : (n,) array or None
-    bits : int
-        Of the gradients' grid.
-    ways : dict
-        How far each model's rows have come in its trees; changed from request to request.
+    codes: (n, C) uint8.  columns: the same, column by column.  target, counts: (H, n), of every head, and which rows
+    it is trained on.  ``folds`` is 0 where there is one model, of all rows; ``bits`` are of the gradients' grid;
+    ``ways`` say how far each model's rows have come in its trees, and change from request to request.
     """
 
     bins: Bins
@@ -344,22 +304,10 @@ def _descend(rows: CodedRows, way: Way, tree: Forest, level: int) -> None:
 def level_sums(
     rows: CodedRows, forests: Sequence[tuple[Forest, Forest]], level: int, count: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """What a request asks for.
+    """The histograms of the nodes to count, and the loss out of fold where a tree begins; zeros elsewhere.
 
-    Parameters
-    ----------
-    rows : CodedRows
-    forests : sequence of (Forest, Forest)
-        Of every model: finished trees, and the one that grows.
-    level : int
-        Levels of it that are grown.
-    count : (P, 2) int
-        Models and nodes.
-
-    Returns
-    -------
-    dict
-        hist: (P, B, 3).  loss: (H,), out of fold, where a tree begins; zeros elsewhere.
+    forests: of every model the finished trees, and the one that grows, to ``level``.  count: (P, 2), models and
+    nodes. Returns hist: (P, B, 3) and loss: (H,).
     """
     heads = len(rows.target)
     hist, loss = np.zeros((len(count), int(rows.bins.starts[-1]), 3)), np.zeros(heads)

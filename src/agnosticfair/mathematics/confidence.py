@@ -29,9 +29,12 @@ from agnosticfair.mathematics.binomial import chernoff, clopper_pearson, largest
 from agnosticfair.mathematics.metrics import METRICS
 from agnosticfair.mathematics.ratios import proved, worst_difference, worst_ratio
 
-SHARP, OVERALL, REST, COUNTS, ONE, UPPER = 0.815, 0.05, 0.02, 0.01, 0.005, 0.1
-"""What delta is spent on: intervals of estimable subgroups, of overall by itself and of other subgroups, counts of
-all and of one, the bound over all."""
+SHARP = 0.815  # what delta is spent on: intervals of estimable subgroups,
+OVERALL = 0.05  # of overall by itself,
+REST = 0.02  # and of other subgroups;
+COUNTS = 0.01  # counts of all,
+ONE = 0.005  # and of one;
+UPPER = 0.1  # the bound over all
 
 OPTIMISTIC = 3.4
 """Standard errors of a bound at the least: a subgroup that is too wide even so is not bounded sharply."""

@@ -269,7 +269,6 @@ class Extremes:
         return self._cache[j, sign]
 
     def highest(self, j: int) -> Worst:
-        """The highest rate of j."""
         return self._at(j, 1)
 
     def gap(self, j: int, k: int | None) -> float:

@@ -25,8 +25,8 @@ from agnosticfair.mathematics.trees import (
 )
 from agnosticfair.threads import compiled
 
-_TINY, _MINIMUM = 1e-12, 1e-9
-"""Added to Hessians; and the share of a node's score that a split must add."""
+_TINY = 1e-12  # added to Hessians
+_MINIMUM = 1e-9  # the share of a node's score that a split must add
 
 _AT_ONCE = 16
 """Nodes that are looked at together: their sums stay in a core's cache."""
@@ -91,7 +91,6 @@ def best_splits(
 def _best(
     hist: np.ndarray, bins: Bins, settings: Boosting, monotone: Monotone | None
 ) -> tuple[np.ndarray, ...]:
-    """The fields of ``Splits``, for some nodes."""
     whole = totals(hist, bins).T
     missing = hist[:, bins.starts[: bins.numeric]].transpose(2, 0, 1)  # (3, Q, numeric): code 0
     cut = bins.ordered
@@ -191,7 +190,6 @@ def _best_cuts(
 
 
 def _parent(whole: np.ndarray, settings: Boosting, monotone: Monotone | None) -> np.ndarray:
-    """The score of the nodes as they are."""
     if monotone is None:
         return _score(whole[G], whole[H], settings)
     value = leaf_values(whole.T, settings, monotone.bounds)
@@ -266,32 +264,13 @@ def _sets(order: np.ndarray, at: np.ndarray, none: np.ndarray, bins: Bins) -> np
 
 @dataclass(frozen=True)
 class Growth:
-    """Forests of M models while they grow.
+    """Forests of M = heads * (folds + 1) models while they grow.
 
-    Parameters
-    ----------
-    bins : Bins
-    settings : Boosting
-    heads, folds : int
-        M = heads * (folds + 1).
-    done : tuple of Forest
-        Finished trees of every model.
-    now : tuple of Forest
-        The tree that is growing, of every model.
-    sets : (M, 2^D - 1, 32) uint8
-        The codes that go left, of its categorical nodes.
-    level : int
-        How many levels of it are grown; -1 before the starts are known.
-    count : (P, 2) int
-        Model and node, within the level, of what is counted next.
-    parents : (P, B, 3) array
-        The histograms of their parents.
-    bounds : (P, 2, 2) array
-        Of the values of each pair of children, the counted one's sibling included.
-    loss : tuple of tuple
-        Of every head after 0, 1, ... trees: the summed loss out of fold.
-    gain : (M, C) array
-        What the splits by each column took off the loss.
+    ``done`` are each model's finished trees, ``now`` the one that is growing, to ``level``; -1 before the starts are
+    known. sets: (M, 2^D - 1, 32), the codes that go left, of its categorical nodes.  count: (P, 2), model and node,
+    within the level, of what is counted next.  parents: (P, B, 3), their parents' histograms.  bounds: (P, 2, 2), of
+    the values of each pair of children, the counted one's sibling included.  loss: of every head after 0, 1, ...
+    trees, summed out of fold.  gain: (M, C), what the splits by each column took off the loss.
     """
 
     bins: Bins

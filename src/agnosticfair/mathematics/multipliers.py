@@ -21,8 +21,8 @@ from agnosticfair.mathematics.scores import COEFFICIENT_BITS, Directions
 PATH = (1.0, 0.3, 0.1, 0.03, 0.01)
 """Smoothing, in units of utility."""
 
-MANY, MIN_UNIT = 600, 0.05
-"""Of fewer than MANY comparisons each is charged as one of so many; the least unit of differences that are charged."""
+MANY = 600  # of fewer comparisons each is charged as one of so many
+MIN_UNIT = 0.05  # the least unit of differences that are charged
 
 
 @dataclass(frozen=True)
@@ -60,28 +60,11 @@ class WorstUtility:
 class RateLimits:
     """What the rule has to keep.
 
-    Parameters
-    ----------
-    tau : (K,) array
-        The limit of each weight function; inf for none.
-    pairs : tuple of (int, int)
-        The compared groups, each pair once.
-    spend : float
-        What differences within the limits cost: so much utility times the mean of (difference / limit)^2 over all
-        comparisons, weighted by the root of their people; less where these are fewer than MANY.
-    positive_rate : (float, float) or None
-        Bounds of the share of positive decisions.
-    min_people : float
-        Expected people of both groups under which a weight function is not compared.
-    tolerance : float
-        Differences end within it of what is optimal.
-    path : tuple of float
-        Values of eps.
-    max_rounds : int
-    mixtures : Mixtures or None
-        RateLimits on every mixture of the weight functions, too.
-    worst : WorstUtility or None
-        None where the mean utility counts.
+    tau: (K,), the limit of each weight function, inf for none.  ``spend`` is what differences within the limits cost:
+    so much utility times the mean of (difference / limit)^2 over all comparisons, weighted by the root of their
+    people; less where these are fewer than MANY. Under ``min_people`` expected people of both groups a weight
+    function is not compared. Differences end within ``tolerance`` of what is optimal; ``path`` has the values of eps.
+    ``mixtures`` limits every mixture of the weight functions, too; ``worst`` is None where the mean utility counts.
     """
 
     tau: np.ndarray
@@ -118,7 +101,6 @@ class Coordinates:
 
     @property
     def size(self) -> int:
-        """How many there are, with the positive rate's."""
         return len(self.up)
 
     @property
@@ -159,7 +141,6 @@ class Coordinates:
         return on_grid(A, COEFFICIENT_BITS)
 
     def penalty(self, x: np.ndarray) -> float:
-        """Of the multipliers x."""
         return kinked(x, self.up, self.down, self.curvature)
 
     def charged(self, r: np.ndarray) -> float:
@@ -279,7 +260,6 @@ class At:
 
 
 def objective(at: Coordinates, n: float, x: np.ndarray, eps: float, sums: Mapping, t: int) -> At:
-    """The t-th point of a reply."""
     decided, positive = sums["decided"][t] / n, float(sums["positives"][t]) / n
     r = at.differences(decided)
     smooth = float(sums["value"][t]) / n

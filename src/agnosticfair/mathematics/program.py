@@ -23,7 +23,7 @@ from math import inf, nan
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.mathematics.ambiguity import Ambiguity, check
 from agnosticfair.mathematics.fairness import shrunk, worst_pair, worst_rate_cuts
 from agnosticfair.mathematics.multipliers import (
@@ -38,28 +38,31 @@ from agnosticfair.mathematics.multipliers import (
 from agnosticfair.mathematics.quadratic import huber_step, kinked, residual
 from agnosticfair.mathematics.scores import Points
 
-LOOSE, ENOUGH, SHORTER, ARMIJO, MAX_REFUSED = 2e-2, 3e-4, (0.5, 0.25, 0.1, 0.03), 1e-4, 5
-"""Levels of the path before the last end at differences within LOOSE of the optimum's, or where a step promises less
-than ENOUGH.  A refused step is tried again at SHORTER lengths, in one request; after MAX_REFUSED of these a level
-ends."""
+LOOSE = 2e-2  # levels of the path before the last end at differences so near to the optimum's,
+ENOUGH = 3e-4  # or where a step promises less
+SHORTER = (0.5, 0.25, 0.1, 0.03)  # lengths at which a refused step is tried again, in one request
+ARMIJO = 1e-4  # the share of what a step promises that it must keep
+MAX_REFUSED = 5  # refused steps that end a level
 
-MAX_ACTIVE, MAX_NUMBERS, NEAR, BESIDE = 450, 115_000, 0.9, (50, 0.2)
-"""The Hessian has at most MAX_ACTIVE directions, and fewer where a reply would have more than MAX_NUMBERS, so that a
-message stays under a megabyte; they are the support and what is at least NEAR times the limit, of which no more than
-BESIDE, a number and a share of the support."""
+MAX_ACTIVE = 450  # directions of the Hessian: the support, and what is nearly at its limit
+MAX_NUMBERS = 115_000
+"""Of a reply, which stays under a megabyte: fewer directions, where it would have more."""
+NEAR = 0.9  # the share of its limit from which on a difference is nearly at it
+BESIDE = (50, 0.2)  # how many of these at most: a number, and a share of the support
 
 GIVEN = 60
 """Weights that an adversary of utility gives to in a step, and as many that she takes from."""
 
-MAX_LOOKS, CANDIDATES, MIN_PENALTY = 1, 12, 1e-3
-"""Requests for hard decisions around the optimum, where rows tie at the threshold, and how many decisions each has;
-and what exceeding a limit costs at least, beside its multiplier."""
+MAX_LOOKS = 1  # requests for hard decisions around the optimum, where rows tie at the threshold
+CANDIDATES = 12  # decisions of each
+MIN_PENALTY = 1e-3  # what exceeding a limit costs at least, beside its multiplier
 
-COARSE, FURTHER = 0.02, 6
-"""Smoothing and rounds of a program that says what other limits would cost."""
+COARSE = 0.02  # the smoothing of a program that says what other limits would cost
+FURTHER = 6  # its rounds
 
-FIRST_DAMPING, MIN_DAMPING, WARM = 1e-3, 1e-4, 3
-"""Of the model's diagonal at its largest.  A program that begins where another ended has the last WARM levels."""
+FIRST_DAMPING = 1e-3  # of the model's diagonal at its largest
+MIN_DAMPING = 1e-4
+WARM = 3  # levels of a program that begins where another ended
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,6 @@ def init(limits: RateLimits, n: float, groups: int, start: np.ndarray | None = N
 
 
 def request(state: State) -> Points:
-    """What the next reply evaluates."""
     if state.at is None:
         A = np.zeros((2, len(state.limits.tau), state.groups))
         of_all = np.zeros((2, len(state.limits.tau)))
@@ -180,8 +182,7 @@ def step(state: State, sums: Mapping[str, np.ndarray]) -> State:
         return _started(state, sums)
     if state.stage == "look":
         return _looked(state, sums)
-    at = state.at
-    assert at is not None
+    at = existing(state.at)
     points = [objective(at, state.n, x, state.eps, sums, t) for t, x in enumerate(state.trial)]
     best = int(np.argmin([point.value for point in points]))
     there, base = points[best], state.base
@@ -196,8 +197,7 @@ def step(state: State, sums: Mapping[str, np.ndarray]) -> State:
 
 def _again(state: State) -> State:
     """The accepted point once more, for its Hessian."""
-    at, here = state.at, state.here
-    assert at is not None and here is not None  # noqa: PT018
+    at, here = existing(state.at), existing(state.here)
     on = active(at, here.gradient, here.x)
     return replace(state, stage="newton", trial=here.x[None], on=on, base=None)
 
@@ -279,8 +279,12 @@ def active(at: Coordinates, g: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _advanced(state: State) -> State:
     """A point is accepted: the next step, the next eps, or the last look."""
-    at, limits, here, model = state.at, state.limits, state.here, state.model
-    assert at is not None and here is not None and model is not None  # noqa: PT018
+    at, limits, here, model = (
+        existing(state.at),
+        state.limits,
+        existing(state.here),
+        existing(state.model),
+    )
     last = state.level == len(limits.path) - 1
     left = unsettled(at, here)
     loose = limits.tolerance if last or limits.mixtures is not None else LOOSE
@@ -321,19 +325,17 @@ def _mixing(
 
 def worst_mixture(state: State, here: At) -> float:
     """The largest difference of rates under any mixture; 0 where mixtures are not limited."""
-    at, mixtures = state.at, state.limits.mixtures
+    mixtures = state.limits.mixtures
     if mixtures is None:
         return 0.0
-    assert at is not None
-    mixing = _mixing(at, mixtures, here, state.members / state.n, state.limits)
+    mixing = _mixing(existing(state.at), mixtures, here, state.members / state.n, state.limits)
     worst = worst_pair(*mixing, mixtures.floor)
     return 0.0 if worst is None else worst.worst.value
 
 
 def _joined(state: State, more: np.ndarray) -> State:
     """Mixtures join the coordinates, and the present point is evaluated once more."""
-    at, here, mixtures = state.at, state.here, state.limits.mixtures
-    assert at is not None and here is not None and mixtures is not None  # noqa: PT018
+    at, here, mixtures = existing(state.at), existing(state.here), existing(state.limits.mixtures)
     limits, R = np.full(len(more), mixtures.tau), at.rates
     up, down = (np.concatenate([v[:R], limits, v[R:]]) for v in (at.up, at.down))
     free = np.insert(at.curvature, R, np.full(len(more), np.inf))
@@ -347,8 +349,7 @@ def _joined(state: State, more: np.ndarray) -> State:
 
 def _tried(state: State, p: np.ndarray, promised: float, lower: bool) -> State:
     """The full step next.  lower: at the next eps, where the objective has nothing to fall from."""
-    at, here, model = state.at, state.here, state.model
-    assert at is not None and here is not None and model is not None  # noqa: PT018
+    at, here, model = existing(state.at), existing(state.here), existing(state.model)
     g = here.gradient.copy()
     g[model.on] += model.H @ p[model.on]
     on = active(at, g, here.x + p)
@@ -365,8 +366,12 @@ def _tried(state: State, p: np.ndarray, promised: float, lower: bool) -> State:
 
 def _refused(state: State) -> State:
     """Shorter steps in one request; then a more careful model; at last the next level."""
-    at, limits, here, model = state.at, state.limits, state.here, state.model
-    assert at is not None and here is not None and model is not None  # noqa: PT018
+    at, limits, here, model = (
+        existing(state.at),
+        state.limits,
+        existing(state.here),
+        existing(state.model),
+    )
     if state.round >= limits.max_rounds - 1:
         return replace(state, stage="look", trial=here.x[None])
     if state.stage == "newton":
@@ -385,8 +390,7 @@ def _refused(state: State) -> State:
 
 def _looked(state: State, sums: Mapping[str, np.ndarray]) -> State:
     """Hard decisions: the best of the candidates, and others around it where a limit is exceeded."""
-    at, limits = state.at, state.limits
-    assert at is not None
+    at, limits = existing(state.at), state.limits
     points = [objective(at, state.n, x, 0.0, sums, t) for t, x in enumerate(state.trial)]
     bound = min([state.bound, *(dual_bound(at, point) for point in points)])
     known = points if state.hard is None else [state.hard, *points]
@@ -405,8 +409,12 @@ def _looked(state: State, sums: Mapping[str, np.ndarray]) -> State:
 def rescaled(state: State, scale: float) -> State:
     """A program with limits so many times as large, from where this one ended: some rounds that say what they would
     cost, at a coarser smoothing."""
-    at, here, model, limits = state.at, state.here, state.model, state.limits
-    assert at is not None and here is not None and model is not None  # noqa: PT018
+    at, here, model, limits = (
+        existing(state.at),
+        existing(state.here),
+        existing(state.model),
+        state.limits,
+    )
     factor = np.where(np.arange(at.size) < at.rates, scale, 1.0)
     at = replace(at, up=at.up * factor, down=at.down * factor, curvature=at.curvature * factor**2)
     limits = replace(
@@ -437,8 +445,7 @@ def dual_bound(at: Coordinates, hard: At) -> float:
 
 def merit(state: State, hard: At) -> float:
     """Lost utility, what differences are charged, and what they exceed a limit by at more than twice its price."""
-    at, here = state.at, state.here
-    assert at is not None and here is not None  # noqa: PT018
+    at, here = existing(state.at), existing(state.here)
     over = np.maximum(np.abs(hard.differences) - at.up[: at.rates], 0.0)
     outside = max(hard.positive - at.up[-1], -hard.positive - at.down[-1], 0.0)
     penalties = 2 * np.abs(here.x) + MIN_PENALTY
@@ -448,8 +455,7 @@ def merit(state: State, hard: At) -> float:
 
 def _candidates(state: State, hard: At) -> np.ndarray:
     """Multipliers around hard decisions: along the step that their own differences ask for, and at random."""
-    at, model = state.at, state.model
-    assert at is not None and model is not None  # noqa: PT018
+    at, model = existing(state.at), existing(state.model)
     g = np.concatenate([-hard.differences, hard.gradient[at.rates :]])
     p, _ = solve(at, replace(hard, gradient=g), model, FIRST_DAMPING)
     along = [hard.x + 0.5**k * p for k in range(CANDIDATES - 5)]
@@ -475,31 +481,18 @@ SHARES = (0.95, 0.8)
 class Optimum:
     """How good the rule is, in units of mean utility.
 
-    Parameters
-    ----------
-    utility, learner_utility, constant : float
-        Of the rule, of the learner's own decisions, and of the better of two constant answers.
-    bound : float
-        No rule that keeps the limits has more.
-    gap : float
-        No rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``, less what
-        differences within the limits are charged.
-    spend : float
-        What those of this rule are.
-    excess, smoothed_excess : float
-        By how much the rule, and its smoothed form, are above a limit at most; negative below all.
-    people : float
-        The same of the rule, times the expected people of the smaller group: few where the excess is one row's.
-    positive : float
-        The share of positive decisions.
-    unchanged : bool
-        The learner's own decisions keep all limits, and are the rule.
-    max_scale : float
-        RateLimits so many times as large would bind nothing.
-    gradient : float
-        How fast ``bound`` grows with limits scaled by a number, at 1.
-    further : tuple of (float, float)
-        Utilities of rules with limits so many times as large.
+    constant: of the better of two constant answers
+    bound: no rule that keeps the limits has more
+    gap: no rule that differs nowhere more than this one, or than the limits, has more than ``utility + gap``, less
+        what differences within the limits are charged
+    spend: what those of this rule are charged
+    excess, smoothed_excess: by how much the rule, and its smoothed form, are above a limit at most; negative below
+        all
+    people: that, times the expected people of the smaller group: few where the excess is one row's
+    unchanged: the learner's own decisions keep all limits, and are the rule
+    max_scale: limits so many times as large would bind nothing
+    gradient: how fast ``bound`` grows with limits scaled by a number, at 1
+    further: utilities of rules with limits so many times as large
     """
 
     utility: float
@@ -526,9 +519,7 @@ class Optimum:
 
 def optimum(state: State) -> Optimum:
     """The statement of a program that is done, or on its way; raises where its limits leave no rule."""
-    at, learner_point = state.at, state.learner_point
-    assert at is not None
-    assert learner_point is not None
+    at, learner_point = existing(state.at), existing(state.learner_point)
     hard = state.hard or learner_point
     x, r = hard.x, hard.differences
     R, reached = at.rates, np.full(at.size, nan)
@@ -561,9 +552,7 @@ def optimum(state: State) -> Optimum:
 
 
 def constant(state: State) -> float:
-    """The utility of the better of two constant answers."""
-    at = state.at
-    assert at is not None
+    at = existing(state.at)
     if at.worst is None:
         return max(0.0, float(state.totals[0]))
     answers = [at.worst.losses(d * at.worths, at.worths) for d in (0.0, 1.0)]
@@ -579,8 +568,7 @@ def lowest(state: State) -> float:
 
 def excess(state: State, point: At) -> float:
     """The largest difference above its limit, or share of positive decisions outside its bounds."""
-    at = state.at
-    assert at is not None
+    at = existing(state.at)
     over = np.append(
         np.abs(point.differences) - at.up[: at.rates],
         [point.positive - at.up[-1], -point.positive - at.down[-1]],
@@ -593,8 +581,7 @@ def excess(state: State, point: At) -> float:
 
 def people(state: State, point: At) -> float:
     """The largest difference above its limit, in expected people of the smaller group; 0 where there is none."""
-    at = state.at
-    assert at is not None
+    at = existing(state.at)
     E = len(at.k)
     over = np.abs(point.differences[:E]) - at.up[:E]
     smaller = np.minimum(at.mass[at.k, at.j], at.mass[at.k, at.other]) * state.n
@@ -647,18 +634,15 @@ def cost_sentences(optimum: Optimum, tau: float) -> tuple[str, ...]:
         )
     if not optimum.retained < SHARES[0]:
         return ()
-    first = (
-        f"The limit {tau:g} leaves {max(optimum.retained, 0.0):.0%} of what the learner gains over a constant "
-        "decision."
-    )
-    words = [first]
-    for share in SHARES:
-        if optimum.retained < share:
-            _, upper = scale_for(share, optimum)
-            words.append(
-                f"{share:.0%} would be left at a tau of at most {_shown(min(tau * upper, 1.0))}."
-            )
-    return tuple(words)
+    taus = {
+        share: _shown(min(tau * scale_for(share, optimum)[1], 1.0))
+        for share in SHARES
+        if optimum.retained < share
+    }
+    left = f"{max(optimum.retained, 0.0):.0%} of what the learner gains over a constant decision"
+    words = ", ".join(f"{share:.0%} at {at_most}" for share, at_most in taus.items())
+    words = words.replace(" at ", " would be left at a tau of at most ", 1)
+    return (f"The limit {tau:g} leaves {left}; {words}.",)
 
 
 def optimality(optimum: Optimum, accuracy: bool = False) -> str:

@@ -29,17 +29,15 @@ def minimise(
     G: np.ndarray,
     h: np.ndarray,
     guess: np.ndarray | None = None,
-    definite: bool = False,
 ) -> Solution:
     """min x.P.x / 2 + q.x subject to G x <= h, for P symmetric and positive semidefinite.
 
-    guess: which rows may be active; where that is right, nothing else is looked at.  definite: whether these rows
-    determine x, so that LU factors do where singular values are looked at else.
+    guess: which rows may be active; where that is right, nothing else is looked at.
 
     >>> minimise(np.eye(1), np.array([-2.0]), np.array([[1.0]]), np.array([1.0])).x.round(9)
     array([1.])
     """
-    guessed = None if guess is None else _polish(P, q, G, h, guess, definite)
+    guessed = None if guess is None else _polish(P, q, G, h, guess)
     if guessed is not None:
         return guessed
     import clarabel
@@ -75,7 +73,6 @@ def _polish(
     G: np.ndarray,
     h: np.ndarray,
     active: np.ndarray,
-    definite: bool = False,
 ) -> Solution | None:
     """The exact solution on a guessed active set, or None where the guess does not hold."""
     k, D = int(active.sum()), len(q)
@@ -83,7 +80,7 @@ def _polish(
     kkt[:D, :D] = P
     kkt[:D, D:], kkt[D:, :D] = G[active].T, G[active]
     right = np.concatenate([-q, h[active]])
-    solution = _solved(kkt, right, definite)
+    solution = np.linalg.lstsq(kkt, right, rcond=1e-14)[0]
     x, multipliers = solution[:D], np.zeros(len(h))
     multipliers[active] = solution[D:]
     scale = 1.0 + np.abs(right).max()
@@ -93,19 +90,12 @@ def _polish(
     return Solution(x, np.maximum(multipliers, 0.0), Outcome.OPTIMAL)
 
 
-def _solved(A: np.ndarray, b: np.ndarray, definite: bool) -> np.ndarray:
-    """A solution of A x = b, the shortest where there are several."""
-    if definite:
-        try:
-            return np.linalg.solve(A, b)
-        except np.linalg.LinAlgError:
-            pass
-    return np.linalg.lstsq(A, b, rcond=1e-14)[0]
-
-
-MAX_PIECES, MIN_LENGTH, MAX_SWEEPS, MAX_SIGNS, MAX_MULTIPLIERS = 20, 1e-3, 60, 2000, 40
-"""Of ``huber_step``; of ``lasso_step``, whose sweeps cost one product with H and one solve on the support; of
-``lasso_on_simplex``."""
+MAX_PIECES = 20  # guesses of ``huber_step``
+MIN_LENGTH = 1e-3  # of a step between them
+MAX_SWEEPS = 60  # of ``lasso_step``; each costs one product with H,
+MAX_SIGNS = 2000  # and one solve on the support
+MAX_MULTIPLIERS = 40  # of ``lasso_on_simplex``
+TOLERANCE = 1e-7  # of an optimum, in gradients
 
 
 def kinked(
@@ -240,7 +230,6 @@ def lasso_step(
     up: np.ndarray,
     down: np.ndarray,
     first: np.ndarray | None = None,
-    tolerance: float = 1e-7,
 ) -> np.ndarray:
     """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + sum up max(x, 0) + down max(-x, 0).
 
@@ -260,12 +249,15 @@ def lasso_step(
     product = H @ (x - x0)
     for _ in range(MAX_SWEEPS):
         q = g + product
-        if residual(q, x, up, down).max() <= tolerance:
+        if residual(q, x, up, down).max() <= TOLERANCE:
             return x
         x = proximal(x - q / majorant, u, v)
-        x = _on_support(H, g, x0, x, up, down)
+        if len(on := np.flatnonzero(x)):
+            q = g[on] + H[on] @ (x - x0)
+            new = _towards(H[np.ix_(on, on)], q, x[on], np.sign(x[on]), up[on], down[on])
+            x[on] = x[on] if new is None else new
         product = H @ (x - x0)
-    return _by_signs(H, g, x0, x, up, down, tolerance)
+    return _by_signs(H, g, x0, x, up, down)
 
 
 def _by_signs(
@@ -275,44 +267,46 @@ def _by_signs(
     x: np.ndarray,
     up: np.ndarray,
     down: np.ndarray,
-    tolerance: float,
 ) -> np.ndarray:
     """The optimum from x on, by feature-sign search (Lee et al., 2007): the exact solution for the signs at hand, the
     best point of the way to it, and where the support is settled one coordinate more.  Each set of signs is met once,
     so that it ends."""
-    signs = np.sign(x)
+    x, signs = x.copy(), np.sign(x)
     for _ in range(MAX_SIGNS):
         q = g + H @ (x - x0)
         on = np.flatnonzero(signs)
         gradient = np.where(signs > 0, up, -down)[on]
-        if not len(on) or np.abs(q[on] + gradient).max() <= tolerance:
+        if not len(on) or np.abs(q[on] + gradient).max() <= TOLERANCE:
             left = residual(q, x, up, down)
             left[on] = 0.0
             worst = int(np.argmax(left))
-            if left[worst] <= tolerance:
+            if left[worst] <= TOLERANCE:
                 break
             signs[worst] = 1.0 if -q[worst] - up[worst] > q[worst] - down[worst] else -1.0
             continue
-        block = H[np.ix_(on, on)]
-        move = _shortest(block, -(q[on] + gradient))
-        new = _along(block, q[on], x[on], move, up[on], down[on])
+        new = _towards(H[np.ix_(on, on)], q[on], x[on], signs[on], up[on], down[on])
         if new is None:  # rounding is all that is left
             break
-        x = x.copy()
         x[on] = new
         signs = np.sign(x)
     return x
 
 
-def _along(
+def _towards(
     block: np.ndarray,
     q: np.ndarray,
     x: np.ndarray,
-    move: np.ndarray,
+    signs: np.ndarray,
     up: np.ndarray,
     down: np.ndarray,
 ) -> np.ndarray | None:
-    """The best of the points between x and x + move at which a coordinate is 0, and the last; None where x is."""
+    """The best of the points between x and the exact solution for these signs at which a coordinate is 0, and the last;
+    None where x is.  Of a singular block the shortest way that comes nearest."""
+    right = -(q + np.where(signs > 0, up, -down))
+    try:
+        move = np.linalg.solve(block, right)
+    except np.linalg.LinAlgError:
+        move = np.linalg.lstsq(block, right, rcond=None)[0]
     crossing = np.flatnonzero(x * (x + move) < 0)
     t = np.append(-x[crossing] / move[crossing], 1.0)
     points = x + t[:, None] * move
@@ -377,37 +371,6 @@ def lasso_on_simplex(
     inner = np.maximum(x[inside], 0.0)
     x[inside] = inner * (total / inner.sum())
     return x
-
-
-def _on_support(
-    H: np.ndarray,
-    g: np.ndarray,
-    x0: np.ndarray,
-    x: np.ndarray,
-    up: np.ndarray,
-    down: np.ndarray,
-) -> np.ndarray:
-    """The best of some points between x and the exact solution for the signs of its support."""
-    on = np.flatnonzero(x)
-    if not len(on):
-        return x
-    gradient = np.where(x[on] > 0, up[on], -down[on])
-    q = g[on] + H[on] @ (x - x0)
-    block = H[np.ix_(on, on)]
-    new = _along(block, q, x[on], _shortest(block, -(q + gradient)), up[on], down[on])
-    if new is None:
-        return x
-    out = x.copy()
-    out[on] = new
-    return out
-
-
-def _shortest(block: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A solution of block @ z = b; of a singular one the shortest that comes nearest."""
-    try:
-        return np.linalg.solve(block, b)
-    except np.linalg.LinAlgError:
-        return np.linalg.lstsq(block, b, rcond=None)[0]
 
 
 def lbfgs_step(

@@ -37,10 +37,13 @@ COEFFICIENT_BITS = 28
 PROBABILITY_BITS = 20
 """Probabilities and utilities are multiples of 2^-20."""
 
-CURVATURE_BITS, HESSIAN_ROWS, MULTIPLIER, CHUNK, TILE = 4, 1 << 17, -7046029254386353131, 2048, 64
-"""The Hessian is a model of steps and nothing else, on a coarser grid: a row's curvature is a multiple of 2^-4, and
-about HESSIAN_ROWS of all sites' rows enter it, drawn by a hash of their probabilities.  It is added up by
-CHUNK rows, and by TILE directions: only its upper triangle is needed."""
+CURVATURE_BITS = 4
+"""The Hessian is a model of steps and nothing else, on a coarser grid: a row's curvature is a multiple of 2^-4."""
+
+HESSIAN_ROWS = 1 << 17  # of all sites, about: drawn by a hash of their probabilities
+MULTIPLIER = -7046029254386353131  # of that hash
+CHUNK = 2048  # rows by which it is added up
+TILE = 64  # directions by which it is added up: only its upper triangle is needed
 
 
 def direction_bits(bits: int) -> tuple[int, int]:
@@ -54,9 +57,11 @@ def direction_bits(bits: int) -> tuple[int, int]:
     return both // 2, both - both // 2
 
 
-MIN_COUNTED, TABLE, COUNTED, MAX_AXES, MAX_CELLS = 1 << 19, 6000, 25, 16, 1 << 21
-"""Indicators from which on counting what subgroups share may pay; what a table costs, in rows; how many products of a
-matrix take as long as counting a row once; and the most axes, and entries of tables."""
+MIN_COUNTED = 1 << 19  # indicators from which on counting what subgroups share may pay
+TABLE = 6000  # what a table costs, in rows
+COUNTED = 25  # products of a matrix that take as long as counting a row once
+MAX_AXES = 16
+MAX_CELLS = 1 << 21  # of all tables
 
 
 class Weights(Protocol):
@@ -109,16 +114,8 @@ class Dense:
 class Memberships:
     """Membership of subgroups, and overall, as weight functions (``scores.Weights``) that are never written out.
 
-    Parameters
-    ----------
-    codes : (axes, n) array
-        Every row's value on every axis.
-    crossed : Crossed
-        The same.
-    subgroups : list of Subgroup
-        The subgroups.
-    at : Places
-        Where they stand among all pairs of values.
+    codes: (axes, n), every row's value on every axis, ``crossed`` the same; ``at`` is where the subgroups stand among
+    all pairs of values.
     """
 
     codes: np.ndarray
@@ -196,16 +193,8 @@ class Memberships:
 
 @dataclass(frozen=True)
 class Estimated:
-    """What is estimated of some rows.
-
-    Parameters
-    ----------
-    c : (n,) array
-        The utility of a positive decision.
-    pi : (P, n) array
-        The probability of each compared group.
-    weights : (n,) array or None
-        What the rows weigh; None for one each.
+    """What is estimated of some rows.  c: (n,), the utility of a positive decision.  pi: (P, n), the probability of
+    each compared group.  weights: (n,), None for one each.
     """
 
     c: Any
@@ -258,15 +247,9 @@ def smoothed(t: Any, eps: float, xp: Any = np) -> tuple[Any, Any, Any]:
 class Directions:
     """In which directions the Hessian is taken.
 
-    Parameters
-    ----------
-    k, j, other : (a,) arrays of int
-        The weight function and the two groups; j = -1 is the constant 1, j = -2 the utility c, other = -1 no second
-        group.
-    first, second : (a,) arrays
-        What the groups' probabilities are multiplied with, at most 1.
-    mixed : (m, K, P) array
-        Directions that mix weight functions, after the others.
+    k, j, other: (a,), the weight function and the two groups; j = -1 is the constant 1, j = -2 the utility c, other =
+    -1 no second group.  first, second: (a,), what the groups' probabilities are multiplied with, at most 1.  mixed:
+    (m, K, P), directions that mix weight functions, after the others.
     """
 
     k: np.ndarray
@@ -358,22 +341,11 @@ def _mixed(rows: Estimated, b: Weights, C: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Points:
-    """What a round evaluates.
+    """What a round evaluates at T points.
 
-    Parameters
-    ----------
-    A : (T, K, P) array
-        Coefficients of every point.
-    nu : (T,) array
-        What each point takes off every score.
-    eps : (T,) array
-        The smoothing of each point; 0 is the rule as it decides.
-    directions : Directions or None
-        Of the Hessian at the first point.
-    masses : bool
-        Whether what no point changes is added up, too.
-    W : (T, K) array or None
-        How much each weight function's utility counts; None for the mean.
+    A: (T, K, P), coefficients.  nu: (T,), what each point takes off every score.  eps: (T,), the smoothing; 0 is the
+    rule as it decides.  ``directions`` are of the Hessian at the first point; ``masses``: whether what no point
+    changes is added up, too.  W: (T, K), how much each weight function's utility counts; None for the mean.
     """
 
     A: np.ndarray
@@ -384,7 +356,6 @@ class Points:
     W: np.ndarray | None = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """What a site's sums look like."""
         T, K, P = self.A.shape
         shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("value", "utility", "right"), (T,))
         shapes |= {"positives": (T,), "decided": (T, P, K)}
@@ -449,5 +420,4 @@ def weighed(V: Any, bits: int, weights: Any) -> Any:
 
 
 def in_numpy(v: Any) -> np.ndarray:
-    """A matrix of either library, as numpy's."""
     return v if isinstance(v, np.ndarray) else v.cpu().numpy()

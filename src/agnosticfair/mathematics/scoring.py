@@ -73,9 +73,9 @@ def majority_rate(y: ArrayLike, weights: ArrayLike | None = None) -> float:
     return float(mass.max() / mass.sum()) if mass.sum() > 0 else float("nan")
 
 
-NEARLY_CONSTANT, NO_BETTER, FEWER = 0.01, 0.02, 0.25
-"""Nearly one answer: the other is given to a smaller share of rows than NEARLY_CONSTANT; or to less than FEWER of those
-that have the rarer label, by a classifier that is right on no more than NO_BETTER above the majority's share."""
+NEARLY_CONSTANT = 0.01  # nearly one answer: the other is given to a smaller share of rows;
+FEWER = 0.25  # or to less than so many of those that have the rarer label,
+NO_BETTER = 0.02  # by a classifier that is right on no more than so many above the majority's share
 
 
 def nearly_constant(accuracy: float, majority: float, positive: float) -> bool:

@@ -25,24 +25,17 @@ DEEPEST = 3
 EVERY = -1
 """Stands for overall among the numbers of subgroups."""
 
-SITE, FEATURES = "site", "*"
-"""The axis whose values are the clients; and what stands for all features among the columns that name subgroups."""
+SITE = "site"  # the axis whose values are the clients
+FEATURES = "*"  # stands for all features among the columns that name subgroups
 
 Subgroup = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A column and its values.
+    """A column and its values: code -1 is none of them, and lies in no subgroup of this axis.
 
-    Parameters
-    ----------
-    name : str
-        The column's name.
-    values : tuple of str
-        What its codes 0, 1, ... stand for; code -1 is none of them, and lies in no subgroup of this axis.
-    edges : tuple of float
-        Of a number's bins, ascending: bin k has the numbers x with edges[k - 1] <= x < edges[k].
+    Bin k of a number has the values x with edges[k - 1] <= x < edges[k].
     """
 
     name: str
@@ -51,7 +44,6 @@ class Axis:
 
 
 def sizes_of(axes: Sequence[Axis]) -> tuple[int, ...]:
-    """How many values each axis has."""
     return tuple(len(axis.values) for axis in axes)
 
 
@@ -125,7 +117,6 @@ class Places:
 
     @property
     def values(self) -> int:
-        """Of all axes."""
         return sum(self.sizes)
 
     def shape(self, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -157,7 +148,6 @@ class SubgroupSet:
 
     @cached_property
     def agreed(self) -> tuple[tuple[Axis, ...], list[Subgroup]]:
-        """Axes and subgroups as the mathematics has them."""
         axes = tuple(Axis(*axis) for axis in self.axes)
         rows = np.asarray(self.values, int).tolist()
         return axes, [tuple((a, v) for a, v in subgroup if a >= 0) for subgroup in rows]
@@ -369,14 +359,8 @@ REMEMBERED = 1 << 25
 class Block:
     """Some axes crossed.
 
-    Parameters
-    ----------
-    codes : (n,) array
-        The combination of values that every row has.
-    hot : (combinations, k) array
-        1 where a combination has one of the block's k values.
-    axes_slice : slice
-        The block's values among those of all blocks.
+    codes: (n,), every row's combination of values.  hot: (combinations, k), 1 where a combination has one of the
+    block's k values, which stand at ``axes_slice`` among those of all blocks.
     """
 
     codes: np.ndarray
@@ -392,7 +376,6 @@ class Crossed:
     order: np.ndarray
 
     def take(self, rows: slice) -> Crossed:
-        """Some of the rows."""
         blocks = (Block(block.codes[rows], block.hot, block.axes_slice) for block in self.blocks)
         return Crossed(tuple(blocks), self.order)
 
@@ -413,16 +396,9 @@ class Crossed:
 
 @dataclass(frozen=True)
 class Entries:
-    """Some entries of a Gram matrix, all of the same two blocks.
+    """Some entries of a Gram matrix, all of the same two blocks a <= b.
 
-    Parameters
-    ----------
-    a, b : int
-        The blocks, a <= b.
-    which : (m,) array
-        The entries' numbers.
-    i, j : (m,) arrays
-        Their values among those of either block.
+    which: (m,), the entries' numbers.  i, j: (m,), their values among those of either block.
     """
 
     a: int

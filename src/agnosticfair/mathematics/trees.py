@@ -28,17 +28,8 @@ CHUNK = 1 << 15
 
 @dataclass(frozen=True)
 class Bins:
-    """How many codes each column has, columns of numbers first.
+    """How many codes each column has, code 0 included; the first ``numeric`` columns are ordered.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Codes of every column, code 0 included.
-    numeric : int
-        How many of the columns, the first ones, are ordered.
-
-    Examples
-    --------
     >>> Bins((4, 3), 1).starts
     array([0, 4, 7])
     """
@@ -57,7 +48,6 @@ class Bins:
 
     @property
     def ordered(self) -> int:
-        """Codes of all columns of numbers."""
         return int(self.starts[self.numeric])
 
     @property
@@ -75,20 +65,10 @@ class Bins:
 class Forest:
     """T trees of one depth D.
 
-    Parameters
-    ----------
-    column : (T, 2^D - 1) uint16
-        The column that a node looks at; LEAF where it splits nothing, and rows go left.
-    threshold : (T, 2^D - 1) uint8
-        The last code that goes left.
-    missing_right : (T, 2^D - 1) uint8
-        1 where code 0 goes right.
-    sets : (K, 32) uint8
-        Of the nodes of categorical columns, in their order: bit c is 1 where code c goes left.
-    value : (T, 2^D) float32
-        What the leaves add.
-    start : float
-        The margin before the first tree.
+    column: (T, 2^D - 1), what a node looks at; LEAF where it splits nothing, and rows go left.  threshold: the last
+    code that goes left.  missing_right: 1 where code 0 goes right.  sets: (K, 32), of the nodes of categorical
+    columns, in their order: bit c is 1 where code c goes left.  value: (T, 2^D), what the leaves add.  start: the
+    margin before the first tree.
     """
 
     column: np.ndarray
@@ -106,14 +86,12 @@ class Forest:
         return len(self.value)
 
     def first(self, trees: int, bins: Bins) -> Forest:
-        """The forest of its first trees."""
         head = self.column[:trees]
         sets = self.sets[: int(is_categorical(head, bins).sum())]
         flags = self.threshold[:trees], self.missing_right[:trees]
         return Forest(head, *flags, sets, self.value[:trees], self.start)
 
     def only(self, tree: int, bins: Bins) -> Forest:
-        """The forest of one of its trees."""
         to = self.first(tree + 1, bins)
         begin = int(is_categorical(self.column[:tree], bins).sum())
         flags = to.threshold[tree:], to.missing_right[tree:]
@@ -143,7 +121,6 @@ def joined(one: Forest, other: Forest) -> Forest:
 
 
 def is_categorical(column: np.ndarray, bins: Bins) -> np.ndarray:
-    """Which nodes look at a column of categories."""
     return (column != LEAF) & (column >= bins.numeric)
 
 

@@ -17,7 +17,7 @@ from agnosticfair.auditing.certificate import Certificate
 from agnosticfair.auditing.subgroups import CountedSubgroups
 from agnosticfair.data.reading import MISSING
 from agnosticfair.data.table import Column, Table, intersected
-from agnosticfair.errors import ModelError
+from agnosticfair.errors import ModelError, existing
 from agnosticfair.mathematics.binomial import change_evidence, clopper_pearson, rate_bounds
 from agnosticfair.mathematics.subgroups import Axis, Subgroup, sizes_of, starts_of, subgroup_name
 from agnosticfair.model import Model
@@ -30,30 +30,12 @@ OTHER = "the model and the certificate do not belong together: give the certific
 
 @dataclass(frozen=True)
 class Baseline:
-    """The rows a certificate was made on, as counts.
+    """The rows a certificate was made on, as counts of every pair of values, (I, I).
 
-    Attributes
-    ----------
-    axes, subgroups
-        The named subgroups; the first one is overall.
-    counts : (I, I) array
-        Rows of every pair of values.
-    n : int
-        Rows in all.
-    sensitive_features, groups : tuple of str
-        As the model has them.
-    metric : str
-        What is compared.
-    limits : (P,) tuple
-        What no difference of each subgroup is to exceed: what was certified of it by itself, unless a limit was named.
-    bound : float
-        Of mixtures of single values: no row weighs more.
-    model : str
-        Digest of the model; empty where decisions are handed over.
-    subgroup_rows : (P,) tuple
-        Rows of every subgroup.
-    compared : (P, G) tuple
-        The groups of each subgroup that the certificate is about.
+    The first subgroup is overall. ``limits`` is what no difference of each subgroup is to exceed: what was certified
+    of it by itself, unless a limit was named; ``bound`` is of mixtures of single values: no row weighs more.
+    ``model`` is a digest, empty where decisions are handed over; ``compared`` has each subgroup's groups that the
+    certificate is about.
     """
 
     axes: tuple[Axis, ...]
@@ -87,7 +69,7 @@ class Baseline:
     @property
     def value_names(self) -> tuple[str, ...]:
         named = (f"{axis.name} = {value}" for axis in self.axes for value in axis.values)
-        return (*named, *(f"a value of {axis.name} never seen" for axis in self.axes))
+        return (*named, *(f"{axis.name} = a value never seen" for axis in self.axes))
 
     @property
     def id(self) -> str:
@@ -131,12 +113,15 @@ def baseline_of(
 
 
 def _baseline(certificate: Certificate, model: Model | None, limit: float | None) -> Baseline:
-    assert certificate.sums is not None
-    counted = CountedSubgroups.from_json(certificate.sums)
+    counted = CountedSubgroups.from_json(existing(certificate.sums))
     # overall is watched, estimable or not, against the bound over all
     pairs = zip(counted.listed, certificate.subgroups, strict=True)
     there = [(one, record) for one, record in pairs if record.estimable or not one]
     watched = [record for _, record in there]
+    highs = [record.high for record in watched if record.estimable]
+    alone = certificate.mixtures is None and certificate.kernels is None
+    if limit is None and alone and certificate.upper > max(highs, default=1.0):
+        limit = certificate.upper  # of ``fit --limit``, which claims the limit and no other bound
     limits = [subgroup.high if subgroup.estimable else certificate.upper for subgroup in watched]
     assert counted.pairs is not None
     if counted.pairs.ndim == 1:
@@ -229,7 +214,10 @@ def placed(baseline: Baseline, values: np.ndarray, rows: int, delta: float) -> P
     sentence = (
         f"{baseline.value_names[k]} went from {moved}" if changed or where != "inside" else ""
     )
-    return Place(where, point, _heaviest(baseline, alpha), changed, sentence)
+    mass = alpha * np.diag(baseline.counts) / baseline.n
+    heavy = [k for k in np.argsort(-mass, kind="stable")[:5] if mass[k] > 1e-9]
+    weighs_most = {baseline.value_names[k]: float(mass[k]) for k in heavy}
+    return Place(where, point, weighs_most, changed, sentence)
 
 
 def nearest(baseline: Baseline, shares: np.ndarray) -> tuple[float, np.ndarray]:
@@ -326,10 +314,3 @@ def mix_changed(baseline: Baseline, values: np.ndarray, delta: float) -> bool:
         if change_evidence(values[places], low[places], high[places]) > threshold:
             return True
     return False
-
-
-def _heaviest(baseline: Baseline, alpha: np.ndarray) -> dict[str, float]:
-    """What the five heaviest single values weigh in a mixture."""
-    mass = alpha * np.diag(baseline.counts) / baseline.n
-    order = [k for k in np.argsort(-mass, kind="stable")[:5] if mass[k] > 1e-9]
-    return {baseline.value_names[k]: float(mass[k]) for k in order}

@@ -33,18 +33,21 @@ from agnosticfair.monitoring.baseline import (
     groups_of,
     strange_groups,
 )
-from agnosticfair.monitoring.state import (
+from agnosticfair.monitoring.verdict import (
     ALIKE,
     MAX_SKETCHES,
     MAX_STRANGE,
     SKETCH,
     MonitorState,
+    SubgroupNow,
+    Verdict,
+    batch_of,
     from_bytes,
     hashes_of,
     in_common,
+    judge,
     latest,
 )
-from agnosticfair.monitoring.verdict import SubgroupNow, Verdict, batch_of, judge
 from agnosticfair.settings import CONFIDENCE, require
 
 YEAR_10000 = 253_402_300_800.0
@@ -99,7 +102,10 @@ class Monitor:
         self.state = self._restored()
 
     def _restored(self) -> MonitorState:
-        fresh = fresh_state(self.baseline)
+        starts, baseline = starts_of(sizes_of(self.baseline.axes)), self.baseline
+        counts = np.zeros((len(baseline.subgroups), len(baseline.groups) + 1, 3, 2), np.int64)
+        values = np.zeros(starts[-1] + len(baseline.axes), np.int64)
+        fresh = MonitorState(baseline.id, counts, values)
         if self.path is None or not self.path.exists():
             return fresh
         state = from_bytes(self.path.read_bytes(), f"file {self.path.name!r}")
@@ -137,10 +143,6 @@ class Monitor:
             Count a batch that has the very content of an earlier one.
         who : str
             Names the batch in errors.
-
-        Returns
-        -------
-        Verdict
         """
         if not len(rows):
             raise DataError(f"{who} has no rows: leave it out")
@@ -311,13 +313,6 @@ class Monitor:
 def _ends(subgroup: SubgroupNow) -> dict[str, Any]:
     """A difference and its interval, on the timeline."""
     return {key: getattr(subgroup, key) for key in ("difference", "low", "high")}
-
-
-def fresh_state(baseline: Baseline) -> MonitorState:
-    """The state before the first row."""
-    starts, known = starts_of(sizes_of(baseline.axes)), len(baseline.groups)
-    counts = np.zeros((len(baseline.subgroups), known + 1, 3, 2), np.int64)
-    return MonitorState(baseline.id, counts, np.zeros(starts[-1] + len(baseline.axes), np.int64))
 
 
 def decided(model: Model, rows: Table, who: str) -> tuple[np.ndarray, np.ndarray]:

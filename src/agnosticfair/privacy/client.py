@@ -15,7 +15,7 @@ from agnosticfair.data.axes import codes_of
 from agnosticfair.data.encoding import encode
 from agnosticfair.data.table import Table
 from agnosticfair.data.wire import LARGEST
-from agnosticfair.errors import DataError
+from agnosticfair.errors import DataError, existing
 from agnosticfair.learners.decisions import scores
 from agnosticfair.learners.estimates import joint, predict, targets
 from agnosticfair.mathematics.linear import sigmoid
@@ -31,8 +31,7 @@ from agnosticfair.privacy.requests import (
     PrivateRates,
     clip_of,
 )
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Reply
+from agnosticfair.protocol.messages import Broadcast, Reply, bits
 from agnosticfair.protocol.requests import Task
 
 
@@ -116,7 +115,6 @@ def plan(client: Client, broadcast: Broadcast[PrivatePlan]) -> Reply:
 
 
 def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
-    """How many rows each group has."""
     rows = seen(client, broadcast)
     return Reply(
         broadcast.round, {"groups": rows.by_place(np.ones(len(rows.y)), broadcast.task.strata)}
@@ -124,7 +122,6 @@ def counts(client: Client, broadcast: Broadcast[PrivateCounts]) -> Reply:
 
 
 def moments(client: Client, broadcast: Broadcast[PrivateMoments]) -> Reply:
-    """The upper triangle of sum x x^T."""
     X = _clipped(seen(client, broadcast), broadcast.task)
     return Reply(broadcast.round, {"moments": (X.T @ X)[np.triu_indices(X.shape[1])]})
 
@@ -181,9 +178,8 @@ def heads(client: Client, broadcast: Broadcast[PrivateHeads]) -> Reply:
 def probabilities(client: Client, task: Task, maximum: int) -> np.ndarray:
     """The task's estimates of the fitting rows, (H, n), each from 0 to 1; for ``Client.cached``."""
     rows = client.cached(task, prepared, maximum)
-    assert task.estimates is not None
     with np.errstate(all="ignore"):  # weights may be as large as they like
-        P = predict(task.estimates, task.encoding, 0, rows.table, client.who)
+        P = predict(existing(task.estimates), task.encoding, 0, rows.table, client.who)
     return np.clip(np.nan_to_num(P, nan=0.5), 0.0, 1.0)
 
 
@@ -191,8 +187,7 @@ def rates(client: Client, broadcast: Broadcast[PrivateRates]) -> Reply:
     """With coefficients A: rates[m, c] = sum_{in m} d pi_c, and the upper triangle of sum 4 d (1 - d) v v^T."""
     rows, task, request = seen(client, broadcast), broadcast.task, broadcast.request
     P, fine = client.cached(task, probabilities, request.max_rows), bits_of(task)
-    assert task.estimates is not None
-    pi, inside = joint(task.estimates.heads, P), rows.inside
+    pi, inside = joint(existing(task.estimates).heads, P), rows.inside
     score = utility(P[0], request.error_costs) - request.shift
     score -= np.einsum("cn,cn->n", pi, request.A.T @ inside)
     _, d, curve = smoothed(score, request.eps)

@@ -19,7 +19,7 @@ from agnosticfair.data.rows import digest_of
 from agnosticfair.data.schema import Schema, applied
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.federation import Fit, in_process, model_of
 from agnosticfair.mathematics.basis import subgroups
 from agnosticfair.mathematics.metrics import PARITY
@@ -27,7 +27,7 @@ from agnosticfair.mathematics.subgroups import Axis
 from agnosticfair.methods import Method, Rule
 from agnosticfair.methods import method as build_method
 from agnosticfair.privacy.client import check_unweighted
-from agnosticfair.privacy.ledger import Ledger, ledger_of, spent
+from agnosticfair.privacy.ledger import Ledger, PrivateSite, ledger_of, spent
 from agnosticfair.privacy.requests import (
     PrivateCounts,
     PrivateDecisions,
@@ -46,7 +46,6 @@ from agnosticfair.privacy.server import (
     second_moment,
 )
 from agnosticfair.privacy.server import Budget as Budget
-from agnosticfair.privacy.site import PrivateSite
 from agnosticfair.protocol.engines import Engine
 from agnosticfair.protocol.faults import Coordinator, Policy, policy
 from agnosticfair.protocol.secure.keys import Roster
@@ -79,20 +78,19 @@ def fit_private(
 ) -> Fit:
     """Train a linear classifier, or a rule, of which no row shows: (epsilon, delta)-differentially private.
 
-    Parameters
-    ----------
-    clients : a table per client, whose sums are clipped, get noise and are masked; or an engine over sites that do
-        that themselves, each within a budget of its own.
-    method : 'fl', 'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values; or a method of one of
-        them.
-    budget : epsilon and delta, of whom and against whom, and where ledgers are kept.
-    schema : agreed on, for ranges and categories taken from rows would show some of them.
-    confidence : of what the certificate says of these rows under noise.
-    secure : over an engine, the sites' long-term public keys.
+    Over tables, each client's sums are clipped, get noise and are masked; over an engine the sites do that
+    themselves, each within a budget of its own, and ``secure`` has their long-term public keys. ``method`` is 'fl',
+    'fairfl', 'agnosticfair' or 'rule', whose set is then one of single values. The schema is agreed on, for ranges
+    and categories taken from rows would show some of them. ``confidence`` is of what the certificate says of these
+    rows under noise.
     """
     begin = perf_counter()
     method = private_method(build_method(method) if isinstance(method, str) else method)
-    _check_nobody_is_dropped(policy(on_failure))
+    if policy(on_failure).then == "drop":
+        raise SettingsError(
+            "a private fit drops no site: a total without one, taken from a total with it, would have that site's "
+            "share of the noise alone; take on_failure 'wait' or 'stop'"
+        )
     if isinstance(clients, Mapping):
         clients, secure = rehearsed_sites(clients, budget, schema)
     plain_coordinator = Coordinator(
@@ -106,7 +104,10 @@ def fit_private(
         server.check_missing(method, imagined(schema))
         begun = server.plan(method, imagined(schema), plain_coordinator.keys, **whom)
         begun = binned(begun, schema.bins)
-        fit = fit_digest(begun, schema, rounds)
+        about_fit = [begun.task.id, schema.digest, rounds, repr(begun.method)]
+        fit = hashlib.sha256(
+            json.dumps(about_fit).encode()
+        ).hexdigest()  # which tells it from others
         coordinator.reserve(fit, rounds, begun.task)
         plan, groups = _plan(coordinator, begun, schema)
         problem, history = _problem(coordinator, plan, groups), list[dict]()
@@ -117,7 +118,9 @@ def fit_private(
             plan, w = ruled(coordinator, plan, problem, rounds, noted), np.zeros(0)
         report = _certified(coordinator, plan, w, confidence)
         coordinator.reserve(fit, rounds, begun.task, ends=True)
-    about = {**_spent(coordinator, rounds), **report}
+    cost = spent(answers_of(coordinator.multipliers, rounds), budget.delta)
+    about = {"epsilon": cost, "delta": budget.delta, "unit": budget.unit}
+    about |= {"colluding": budget.colluding, "max_rows": budget.max_rows, **report}
     task, request = plan.task, coordinator.request(PrivateMoments)
     return Fit(
         model=model_of(plan, w, "rounds", privacy=about, estimates=task.estimates, rule=task.rule),
@@ -134,22 +137,6 @@ def fit_private(
         events=tuple(plain_coordinator.events),
         subgroups=plan.task.subgroups,
     )
-
-
-def _spent(coordinator: PrivateCoordinator, rounds: int) -> dict[str, Any]:
-    """What all answers together cost, of whom and against whom."""
-    budget = coordinator.budget
-    epsilon = spent(answers_of(coordinator.multipliers, rounds), budget.delta)
-    about = {"epsilon": epsilon, "delta": budget.delta, "unit": budget.unit}
-    return about | {"colluding": budget.colluding, "max_rows": budget.max_rows}
-
-
-def _check_nobody_is_dropped(policy: Policy) -> None:
-    if policy.then == "drop":
-        raise SettingsError(
-            "a private fit drops no site: a total without one, taken from a total with it, would have that site's "
-            "share of the noise alone; take on_failure 'wait', 'retry' or 'stop'"
-        )
 
 
 def private_method(method: Method) -> Method:
@@ -176,8 +163,7 @@ def private_method(method: Method) -> Method:
 
 def _private_rule(method: Method) -> Rule:
     """The rule as it is under noise: its heads are logistic regressions of all rows, without folds."""
-    rule, fairness = method.rule, server.fairness_of(method)
-    assert rule is not None
+    rule, fairness = existing(method.rule), server.fairness_of(method)
     if rule.learner == "trees":
         raise SettingsError(
             "trees are not grown under noise: a level has thousands of sums, and noise that hides a row in all of them "
@@ -198,12 +184,6 @@ def _private_rule(method: Method) -> Rule:
             f"has no {' and no '.join(unknown)} as given; leave that out, or epsilon"
         )
     return replace(rule, learner="linear")
-
-
-def fit_digest(plan: server.Plan, schema: Schema, rounds: int) -> str:
-    """What tells one private fit from another: its method, its task, its schema and its rounds."""
-    content = [plan.task.id, schema.digest, rounds, repr(plan.method)]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def rehearsed_sites(

@@ -1,4 +1,5 @@
-"""A site's privacy budget: what its rows were asked for over all fits, and a refusal once it is spent.
+"""A site that answers private steps only, with its share of the noise; and its budget: what its rows were asked for
+over all fits, and a refusal once it is spent.
 
 An answer is paid for before it is computed, written down before it is sent, and repeated as it was written. So the same
 request has the same noisy answer and costs once, wherever a process ends in between. A fit reserves room for all of its
@@ -22,11 +23,13 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from math import isfinite
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from math import isfinite, sqrt
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -34,8 +37,11 @@ import numpy as np
 from agnosticfair.data.rows import contents, marked
 from agnosticfair.data.storage import alone, write_atomically
 from agnosticfair.data.table import Table
-from agnosticfair.errors import FederationError, SettingsError, needing
-from agnosticfair.protocol.messages import Reply, pack, unpack
+from agnosticfair.errors import FederationError, SettingsError, existing, needing
+from agnosticfair.privacy.requests import SHARES, PrivatePlan, check_private, deviations
+from agnosticfair.protocol.messages import Broadcast, Reply, bits, pack, unpack
+from agnosticfair.protocol.requests import step_of
+from agnosticfair.protocol.secure.masks import request_digest
 
 FORMAT = "agnosticfair-ledger-3"
 
@@ -68,7 +74,6 @@ class Ledger:
 
     @property
     def spent(self) -> float:
-        """Epsilon of all that was paid for so far."""
         return spent([*self.multipliers, *self._elsewhere()], self.delta)
 
     @property
@@ -137,7 +142,6 @@ class Ledger:
             )
 
     def _all_multipliers(self) -> list[float]:
-        """All multipliers that count against the budget."""
         reserved = [z for left in self.plans.values() for z in left]
         return [*self.multipliers, *reserved, *self._elsewhere()]
 
@@ -181,8 +185,7 @@ class Ledger:
         return content if known else None
 
     def _folder(self) -> Path:
-        assert self.path is not None
-        return self.path.with_suffix(".answers")
+        return existing(self.path).with_suffix(".answers")
 
     def _store(self, request: str, content: bytes) -> bytes:
         """Write an answer down; the one that another process wrote meanwhile is the answer instead."""
@@ -252,15 +255,20 @@ def check_budget(epsilon: float, delta: float) -> None:
 
 def spent(multipliers: Sequence[float], delta: float) -> float:
     """Epsilon of steps with these noise multipliers, one after the other."""
-    if not multipliers:
-        return 0.0
-    events, rdp = _library()
+    return _spent(tuple(multipliers), delta) if multipliers else 0.0
+
+
+@lru_cache(maxsize=1024)
+def _spent(multipliers: tuple[float, ...], delta: float) -> float:
+    with needing("dp", "differential privacy needs more packages"):
+        from dp_accounting import GaussianDpEvent, rdp
     accountant = rdp.RdpAccountant()
     for z in multipliers:
-        accountant.compose(events.GaussianDpEvent(z))
+        accountant.compose(GaussianDpEvent(z))
     return float(accountant.get_epsilon(delta))
 
 
+@lru_cache(maxsize=64)
 def multiplier(epsilon: float, delta: float) -> float:
     """The least noise multiplier of one Gaussian that costs at most epsilon.
 
@@ -271,15 +279,8 @@ def multiplier(epsilon: float, delta: float) -> float:
     low, high = 1e-3, 1e6
     for _ in range(80):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if spent([middle], delta) > epsilon else (low, middle)
+        low, high = (middle, high) if _spent((middle,), delta) > epsilon else (low, middle)
     return high
-
-
-def _library() -> tuple:
-    with needing("dp", "differential privacy needs more packages"):
-        import dp_accounting
-        from dp_accounting import rdp
-    return dp_accounting, rdp
 
 
 VARIABLE = "AGNOSTICFAIR_STATE"
@@ -350,3 +351,99 @@ def _key(folder: Path) -> bytes:
     if len(key) != 32:
         raise SettingsError(f"the key {str(path)!r} is damaged: restore it, or nothing is answered")
     return hmac.digest(key, b"agnosticfair ledgers", "sha256")
+
+
+PLAN = step_of(PrivatePlan)
+NOBODY: Mapping[str, str] = MappingProxyType({})
+MAX_INTEGER = 2.0**61
+"""Of a sum in units of its grid: with its noise it stays below 2^63."""
+
+
+def share_of(sites: int, colluding: int) -> float:
+    """By what each site multiplies the noise, so that those who do not collude make up the whole of it.
+
+    >>> share_of(5, 1)
+    0.5
+    """
+    return 1.0 / sqrt(max(1, sites - colluding))
+
+
+def discrete_gaussian(scale: float, size: int) -> np.ndarray:
+    """Exact samples of the discrete Gaussian, (size,) int64, by OpenDP; their randomness is the system's."""
+    return np.array(_sampler(scale)([0] * size), np.int64)
+
+
+@lru_cache(maxsize=64)
+def _sampler(scale: float) -> Any:
+    with needing("dp", "differential privacy needs more packages"):
+        import opendp.prelude as dp
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=dp.i64)), dp.l2_distance(T=float)
+    return dp.m.make_gaussian(*space, scale=scale)
+
+
+def _unit(max_rows: int) -> str:
+    return f"itself as a whole, of at most {max_rows} rows" if max_rows else "rows"
+
+
+@dataclass
+class PrivateSite:
+    """answer: from (step, payload) to the site's clipped sums.  ledger: its budget, and the noisy answers that it
+    gave, so that asking again shows nothing new.  colluding: how many other sites may pool what they know with the
+    coordinator, and the rows stay as private.  max_rows: rows that it adds at most, where the site as a whole is to be
+    hidden; 0 where its rows are.  rows: a fingerprint of its rows: other rows are another request."""
+
+    name: str
+    answer: Callable[[str, Any], Any]
+    ledger: Ledger
+    colluding: int = 1
+    max_rows: int = 0
+    sampler: Callable[[float, int], np.ndarray] = discrete_gaussian
+    rows: str = ""
+
+    def __call__(self, step: str, broadcast: Any, roster: Mapping[str, str] = NOBODY) -> Reply:
+        """The noisy answer to one step.  roster: the sites of its session, as it agreed with them by their signed keys,
+        and a hash of the rows of each: the noise is shared among them. Without a session it adds all of the noise."""
+        if step not in (*SHARES, PLAN) or not isinstance(broadcast, Broadcast):
+            raise FederationError(
+                f"site {self.name!r} answers private steps only, not {step!r}: its sums need noise"
+            )
+        if step == PLAN:
+            return self._reserved(broadcast)
+        if broadcast.request.max_rows != self.max_rows:
+            raise FederationError(
+                f"site {self.name!r} hides {_unit(self.max_rows)} and was asked for sums that hide "
+                f"{_unit(broadcast.request.max_rows)}: agree on one"
+            )
+        check_private(broadcast, self.name)
+        # where another site is there, or has other rows, it adds other noise: the difference of two totals with the
+        # same noise of this site would have the other's share of the noise alone
+        about = [self.rows, self.colluding, sorted(roster.items())]
+        request = request_digest(step, broadcast, json.dumps(about).encode()).hex()
+        noisy = partial(self._noisy, step, broadcast, share_of(len(roster), self.colluding))
+        return self.ledger.answer(request, broadcast.request.z, f"site {self.name!r}", noisy)
+
+    def _reserved(self, broadcast: Broadcast[PrivatePlan]) -> Reply:
+        """Room in the ledger for a whole fit, or what is left of it given back."""
+        request = broadcast.request
+        fit = hashlib.sha256(json.dumps([request.fit, self.rows]).encode()).hexdigest()
+        if request.ends:
+            self.ledger.end(fit)
+        else:
+            self.ledger.reserve(fit, request.multipliers.ravel().tolist(), f"site {self.name!r}")
+        return Reply(broadcast.round, {"reserved": np.array(1.0)})
+
+    def _noisy(self, step: str, broadcast: Broadcast[Any], share: float) -> Reply:
+        reply = self.answer(step, broadcast)
+        if reply.sums.keys() != SHARES[step].keys():
+            raise FederationError(
+                f"step {step!r} has fields that have no sensitivity: check versions"
+            )
+        sums = {}
+        for name, sigma in deviations(broadcast.request, broadcast.task).items():
+            value, unit = np.asarray(reply.sums[name]), 2.0 ** bits(name, broadcast.task)
+            noise = self.sampler(sigma * share * unit, value.size).reshape(value.shape)
+            # whole numbers are added, so that rounding to a float comes after the noise
+            whole = np.clip(np.rint(value * unit), -MAX_INTEGER, MAX_INTEGER).astype(np.int64)
+            sums[name] = (whole + noise.astype(np.int64)).astype(np.float64) / unit
+        return replace(reply, sums=sums)

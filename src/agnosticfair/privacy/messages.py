@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -23,6 +23,7 @@ from agnosticfair.protocol.engines.seam import Answers, Engine, Failure, Keys
 from agnosticfair.protocol.messages import Broadcast, Masked, Reply, pack
 from agnosticfair.protocol.requests import REVEALS
 from agnosticfair.server.plan import consents, fairness_of
+from agnosticfair.server.solvers import CANDIDATES, TREES_FROM
 from agnosticfair.site.guard import rehearsed
 
 UNSAID = "nobody has said: ask whoever wrote the step"
@@ -48,6 +49,9 @@ OF_KEYS = {
 
 DRAWN = 1000
 """Rows of a site that are drawn where there is a schema and no file."""
+
+SAMPLE = 1000
+"""Rows of a file that a dry run takes: enough for every kind of message to be sent."""
 
 
 @dataclass
@@ -76,6 +80,7 @@ class Recorder:
 
     engine: Engine
     without_blocks: tuple[str, ...] | None = None
+    on_message: Callable[[str], None] = lambda step: None
     seen: dict[tuple[str, str], Explained] = field(default_factory=dict)
 
     def clients(self) -> tuple[str, ...]:
@@ -83,6 +88,7 @@ class Recorder:
 
     def exchange(self, step: str, payload: Any, keys: Keys, deadline: float = inf) -> Answers:
         answers = self.engine.exchange(step, payload, keys, deadline)
+        self.on_message(step)
         if payload is not None:
             self._note(step, "server", payload, _fields(payload), {})
         for answer in list(answers.values())[:1]:
@@ -165,9 +171,18 @@ def dry_run(
     secure: bool = False,
     budget: Budget | None = None,
     positive: str | None = None,
+    sample: int | None = SAMPLE,
+    on_message: Callable[[str], None] = lambda step: None,
 ) -> list[Explained]:
-    """The messages of a fit, and of its certificate, over so many sites with these rows each."""
+    """The messages of a fit, and of its certificate, over so many sites with these rows each.
+
+    sample: how many of the rows are taken, None for all; learners that all rows would try are tried all the same.
+    """
     rows = rows if schema is None else applied(schema, rows, "the file")
+    rule, total = method.rule, sites * len(rows)
+    tries_trees = rule is not None and rule.learner == "auto" and total >= TREES_FROM
+    if sample is not None and len(rows) > sample:
+        rows = rows.take(np.sort(np.random.default_rng(0).permutation(len(rows))[:sample]))
     tables = {f"site-{k + 1}": rows for k in range(sites)}
     how: dict[str, Any] = {
         "sensitive_features": tuple(rows.sensitive_features),
@@ -176,22 +191,36 @@ def dry_run(
     if budget is not None:
         assert schema is not None
         engine, roster = rehearsed_sites(tables, budget, schema)
-        recorder = Recorder(engine)
+        recorder = Recorder(engine, on_message=on_message)
         fit_private(recorder, method, budget=budget, schema=schema, secure=roster, **how)
         return [*recorder.seen.values()]
-    engine, keys = in_process(tables), None
-    needed = consents(method)
-    if secure:
-        engine, keys = rehearsed(engine, consents=needed, schema=schema)
-    after = () if SITE in (fairness_of(method).basis.columns or ()) else AFTER
-    recorder = Recorder(engine, after if "shares_site_totals" in needed else None)
-    fitted = fit(recorder, method, secure=keys or False, schema=schema, **how)
-    certificates(fitted, recorder, secure=keys or False, schema=schema)
-    return [*recorder.seen.values()]
+
+    def recorded(method: Method) -> dict[tuple[str, str], Explained]:
+        engine, keys = in_process(tables), None
+        needed = consents(method)
+        if secure:
+            engine, keys = rehearsed(engine, consents=needed, schema=schema)
+        after = () if SITE in (fairness_of(method).basis.columns or ()) else AFTER
+        blocks = after if "shares_site_totals" in needed else None
+        recorder = Recorder(engine, blocks, on_message)
+        fitted = fit(recorder, method, secure=keys or False, schema=schema, **how)
+        certificates(fitted, recorder, secure=keys or False, schema=schema)
+        return recorder.seen
+
+    if rule is None or not tries_trees or sites * len(rows) >= TREES_FROM:
+        return [*recorded(method).values()]
+    first, last = (replace(rule, learner=name) for name in CANDIDATES)
+    loose = method.fairness and replace(
+        method.fairness, tau=1.0
+    )  # learns the same, and decides in a round
+    tried = recorded(replace(method, rule=first, fairness=loose))
+    seen = recorded(replace(method, rule=last))
+    messages, place = [*seen.values()], [*seen].index(("fine_counts", "server"))
+    only = [message for key, message in tried.items() if key not in seen]
+    return messages[:place] + only + messages[place:]
 
 
 def drawn_rows(schema: Schema) -> Table:
-    """Rows at random within a schema."""
     rng = np.random.default_rng(0)
 
     def column(values: tuple[str, ...]) -> Column:

@@ -50,7 +50,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import FederationError
+from agnosticfair.errors import FederationError, existing
 from agnosticfair.learners.estimates import Head, strata
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import Shapes, Task, request, step_of
@@ -143,8 +143,7 @@ class PrivateRates:
     directions: np.ndarray
 
     def shapes(self, task: Task) -> Shapes:
-        assert task.estimates is not None
-        a, C = len(self.directions), len(strata(task.estimates.heads))
+        a, C = len(self.directions), len(strata(existing(task.estimates).heads))
         return {"rates": (places(task), C), "rates_hessian": (a * (a + 1) // 2,)}
 
 
@@ -226,10 +225,9 @@ def sensitivity(field: str, request: Any, task: Task) -> float:
     if field in ("gradients", "curves"):
         of_row[field] = sqrt(len(request.heads)) * (clip if field == "gradients" else 1.0)
     if field in ("rates", "rates_hessian"):
-        assert task.estimates is not None
         on = [places[k] for k in request.directions[:, 0].astype(int)]
         of_row |= {
-            "rates": lies * sqrt(normalised(task.estimates.heads)),
+            "rates": lies * sqrt(normalised(existing(task.estimates).heads)),
             "rates_hessian": max(entries(on), 1),
         }
     return of_row.get(field, 1.0) * max(1, request.max_rows)

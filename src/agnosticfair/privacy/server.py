@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners.decisions import Decision
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.learners.linear import WEIGHT_BITS
@@ -45,7 +45,7 @@ from agnosticfair.mathematics.fairness import Comparisons
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.multipliers import Coordinates, RateLimits, coordinates
 from agnosticfair.mathematics.quadratic import lasso_step, minimise
-from agnosticfair.privacy.ledger import check_budget, multiplier
+from agnosticfair.privacy.ledger import check_budget, multiplier, share_of
 from agnosticfair.privacy.requests import (
     PrivateGradients,
     PrivateHeads,
@@ -53,7 +53,6 @@ from agnosticfair.privacy.requests import (
     PrivateRates,
     deviations,
 )
-from agnosticfair.privacy.site import share_of
 from agnosticfair.protocol.faults import Coordinator
 from agnosticfair.protocol.messages import Broadcast
 from agnosticfair.protocol.requests import Task, step_of
@@ -160,7 +159,6 @@ class PrivateCoordinator:
         return self.coordinator.total(Broadcast(round, task, request)).sums
 
     def request(self, kind: type[Any], **more: Any) -> Any:
-        """The request of this kind, with its noise."""
         z = self.multipliers[step_of(kind)]
         return kind(z=z, max_rows=self.budget.max_rows, **more)
 
@@ -173,7 +171,6 @@ class PrivateCoordinator:
 
 
 def answers_of(multipliers: Mapping[str, float], rounds: int) -> list[float]:
-    """The multiplier of every answer of a fit."""
     return [z for step, z in multipliers.items() for _ in range(how_often(rounds).get(step, 1))]
 
 
@@ -347,7 +344,6 @@ class Dual:
 
     @property
     def averaged(self) -> np.ndarray:
-        """The coefficients that the fit ends with."""
         return self.at.coefficients(np.mean(self.last[-AVERAGED:], axis=0))
 
 
@@ -359,8 +355,7 @@ def ruled(
     noted: Callable[..., None],
 ) -> Plan:
     """The plan whose task has estimates and a rule.  rounds: of the program.  noted: is called after each round."""
-    rule, heads = plan.method.rule, heads_of(plan)
-    assert rule is not None
+    rule, heads = existing(plan.method.rule), heads_of(plan)
     w, error_costs = np.zeros((len(heads), len(problem.S))), rule.error_costs(plan.base_rate)
     for k in range(1, how_often(rounds)["private_heads"] + 1):
         sums = totals.total(PrivateHeads, k, plan.task, heads=heads, w=w)
@@ -392,8 +387,7 @@ def binned(plan: Plan, bins: Mapping[str, Sequence[float]]) -> Plan:
 
 def _begun(totals: PrivateCoordinator, plan: Plan, problem: Problem) -> Dual:
     """Before the program's first round: expected people are those of a rule that decides positively for all."""
-    rule, compared, task = plan.method.rule, plan.compared, plan.task
-    assert rule is not None
+    rule, compared, task = existing(plan.method.rule), plan.compared, plan.task
     error_costs = rule.error_costs(plan.base_rate)
     overall = {"error_costs": error_costs, "eps": 0.0, "shift": -2.0 * sum(error_costs)}
     none = {
@@ -412,7 +406,6 @@ def _begun(totals: PrivateCoordinator, plan: Plan, problem: Problem) -> Dual:
 def heads_stepped(
     problem: Problem, w: np.ndarray, sums: Mapping[str, np.ndarray], number: int
 ) -> np.ndarray:
-    """Every head's weights after round ``number``, (H, D)."""
     new = np.empty_like(w)
     for h, weights in enumerate(w):
         totals = sums["gradients"][h], float(sums["curves"][h])
@@ -437,7 +430,6 @@ def dual(
 def dual_stepped(
     state: Dual, sums: Mapping[str, np.ndarray], eps: float, number: int, rounds: int
 ) -> Dual:
-    """The multipliers after round ``number`` of ``rounds``."""
     at, on, x = state.at, state.on, state.x
     r = np.append(at.differences(sums["rates"].T / state.n), 0.0)
     H = np.zeros((len(on), len(on)))

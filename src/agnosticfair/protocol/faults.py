@@ -20,8 +20,8 @@ from agnosticfair.protocol.engines import Engine, Failure
 from agnosticfair.protocol.messages import Broadcast, Reply, add_up, check_reply
 from agnosticfair.protocol.requests import REQUESTS, UNCOUNTED, step_of
 from agnosticfair.protocol.secure.keys import Roster, relays
-from agnosticfair.protocol.secure.totals import Opened, open_session
-from agnosticfair.protocol.secure.totals import total as secure_total
+from agnosticfair.protocol.secure.sessions import Opened, open_session
+from agnosticfair.protocol.secure.sessions import total as secure_total
 
 MALFORMED = 3
 """Times that a malformed answer is requested again, whatever the policy waits for: no time mends it."""
@@ -57,7 +57,6 @@ class Policy:
 
 POLICIES: dict[str, Policy] = {
     "stop": Policy(),
-    "retry": Policy(retries=3, pause=1.0),
     "wait": Policy(retries=100_000, pause=5.0, patience=3600.0),
     "drop": Policy(retries=1, pause=1.0, then="drop"),
 }
@@ -66,8 +65,8 @@ POLICIES: dict[str, Policy] = {
 def policy(name: str | Policy) -> Policy:
     """A policy by name, or as it is.
 
-    >>> policy("retry").retries
-    3
+    >>> policy("wait").patience
+    3600.0
     """
     if isinstance(name, Policy):
         return name

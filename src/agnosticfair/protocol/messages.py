@@ -6,19 +6,27 @@ running anything, and every reply is checked against what was asked before it is
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from operator import add
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from agnosticfair.data.encoding import FEATURE_BITS, exponents
 from agnosticfair.data.records import put_together, taken_apart
 from agnosticfair.data.summary import SummaryStatistics, merge
 from agnosticfair.errors import FederationError, ModelError, SettingsError
-from agnosticfair.protocol.requests import REQUESTS, Request, Task, step_of
+from agnosticfair.protocol.requests import (
+    REQUESTS,
+    UNCOUNTED,  # noqa: F401 (an example)
+    Request,
+    Task,
+    step_of,
+)
 
 RequestT = TypeVar("RequestT", bound=Request, covariant=True)
 FORMAT = "agnosticfair-message-4"
@@ -67,8 +75,18 @@ class Reply:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the sums."""
         return sum(np.asarray(v).nbytes for v in self.sums.values())
+
+
+def joined(*pieces: bytes) -> bytes:
+    """Pieces with their lengths, so that no two lists of pieces give the same bytes."""
+    return b"".join(len(piece).to_bytes(8, "little") + piece for piece in pieces)
+
+
+def digest(roster: Mapping[str, str]) -> bytes:
+    """What the sites of a session agree on: who takes part, and with which long-term key."""
+    content = [text.encode() for site in sorted(roster) for text in (site, roster[site])]
+    return hashlib.sha256(joined(*content)).digest()
 
 
 @dataclass(frozen=True)
@@ -91,6 +109,11 @@ class Invitation:
     session: str
     sites: Mapping[str, str]
     coordinator: str = ""
+
+    @cached_property
+    def roster(self) -> bytes:
+        """A digest of who takes part."""
+        return digest(self.sites)
 
 
 @dataclass(frozen=True)
@@ -309,7 +332,6 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def _pieces(message: Message) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays of a message."""
     if isinstance(message, SummaryStatistics):
         return {"kind": "statistics", "statistics": message.to_json()}, {}
     if isinstance(message, Broadcast):
@@ -419,3 +441,81 @@ def _request(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tup
     if task.id != header["id"]:
         raise ValueError("its task is not what its id says")
     return task, put_together(REQUESTS[step], header["request"], pieces["request"])
+
+
+# The grid that a reply's numbers lie on: multiples of a power of two that the task settles. Sums over n rows of values
+# up to 2^SPARE_BITS in absolute value are then integers below 2^53 in units of the grid. A float64 adds them up
+# exactly, whoever adds in whatever order, and modulo 2^64 they can be masked (``protocol.secure``)
+# without a bit being lost.
+
+SPARE_BITS = 3
+"""Bits of a row's value above one."""
+
+WEIGHT_BITS = 10
+"""Bits above one of a model's weight, where local models are averaged."""
+
+MIN_BITS = 14
+"""A coarser grid than 2^-14 would show in the model; it holds 2^36 rows."""
+
+
+def base_bits(n: int) -> int:
+    """Bits after the point that n rows' sums keep; refused where n is so large that too few are left.
+
+    >>> base_bits(48_842)
+    34
+    """
+    bits = 53 - SPARE_BITS - int(n).bit_length()
+    if bits < MIN_BITS:
+        raise SettingsError(
+            f"sums over {n} rows would not fit in 64 bits on a grid of 2^-{MIN_BITS}: take fewer rows"
+        )
+    return bits
+
+
+def bits(field: str, task: Task) -> Any:
+    """Bits after the point of a field: one number, or one for each of the last axes' columns.
+
+    A step that is asked before the rows are counted sends counts, and weights on the grid of features.
+    """
+    if not task.n:
+        return FEATURE_BITS
+    if field == "w":  # a sum over sites, not over rows
+        return 53 - WEIGHT_BITS - len(task.clients).bit_length()
+    base = base_bits(task.n)
+    if task.encoding.scale or field not in _OF_FEATURES:
+        return base
+    return base - _OF_FEATURES[field](exponents(task.encoding))
+
+
+_OF_FEATURES = {
+    "J_1": lambda e: e,
+    "J_L": lambda e: e,
+    "J_g": lambda e: e,
+    "phi_C": lambda e: e,
+    "head_gradient": lambda e: e,
+    "head_hessian": lambda e: (e[:, None] + e)[np.tril_indices(len(e))],
+    "H": lambda e: e[:, None] + e,
+    "total": lambda e: e[:-1],
+    "x": lambda e: e[:-1],
+    "x_squares": lambda e: 2 * e[:-1],
+}
+"""Fields whose last axes are the features: what scales them where the encoding does not."""
+
+
+def on_grid(reply: Reply, task: Task) -> Reply:
+    """The reply with every number on its field's grid; what is there already keeps its bits.
+
+    >>> on_grid(Reply(0, {"n": np.array(0.1)}), UNCOUNTED).sums["n"] * 2**20
+    np.float64(104858.0)
+    """
+    sums = {name: rounded(value, bits(name, task)) for name, value in reply.sums.items()}
+    return replace(reply, sums=sums)
+
+
+def rounded(value: np.ndarray, bits: Any) -> np.ndarray:
+    """The nearest multiples of 2^-bits; new arrays, of the same layout."""
+    unit = np.ldexp(1.0, bits)
+    scaled = np.asarray(value * unit)
+    np.rint(scaled, scaled)
+    scaled /= unit
+    return scaled

@@ -27,14 +27,15 @@ from agnosticfair.methods import Fairness, Method
 from agnosticfair.model import Model
 from agnosticfair.report import rule as ruled
 from agnosticfair.report import words
-from agnosticfair.report.certificate import reached, without_ends
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
+from agnosticfair.report.studies import fit_entry
+from agnosticfair.runs.provenance import history
 from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.settings import TAU
 
-MAX_SUBGROUPS, MAX_FEW = 8, 3
-"""Subgroups that a card names: estimable ones, and others."""
+MAX_SUBGROUPS = 8  # that a card names, of the estimable ones
+MAX_FEW = 3  # of the others
 
 FEW = 100
 """Rows of a group under which its rates are said to be uncertain."""
@@ -115,28 +116,24 @@ def _glance(
 ) -> words.Glance | None:
     """The first screen of the page of this fit, of the feature for which its verdict is the worst; None without a
     certificate."""
-    fairness, shown = fitted.method.fairness, []
+    content, shown = history(fitted), []
+    content["warnings"] = _warnings(fitted, scores)
     for name, certificate in certified.items():
         if isinstance(certificate, str):
             continue
-        method: dict[str, Any] = {"name": fitted.method.name, "difference": certificate.difference}
-        method |= {"accuracy": scores["accuracy"], "shadow_price": fitted.price_of_limit}
-        method["warnings"] = _warnings(fitted, scores)
-        method |= reached(certificate.to_json()) | {"rule": fitted.method.rule is not None}
-        if (
-            limit is not None and certificate.upper <= limit
-        ):  # of a model that these rows have chosen
-            method["subgroups"] = without_ends(method["subgroups"])
-        if limit is None and fairness is not None:
-            method["scope"] = words.scope_of({"basis": {"kind": fairness.basis.kind}})
+        sealed = certificate.to_json()
+        if limit is not None:  # as ``stated_certificates`` has it
+            kept, sentence = certificate.upper == limit, certificate.notes[0]
+            sealed |= {"limit": limit, "kept": kept, "sentence": sentence}
+        method = fit_entry(content, sealed, fitted.method.name)
+        method |= {"difference": certificate.difference, "accuracy": scores["accuracy"]}
         rates = {group: {"rate": rate} for group, rate in scores["rates"].get(name, {}).items()}
         study = {
-            "kind": "fit",
             "methods": [method],
-            "limit": limit if limit is not None else fairness.tau if fairness else None,
+            "limit": method["tau"] if limit is None else limit,
             "metric": asdict(metric_of(certificate.metric)),
             "rows": certificate.n,
-            "rows_are": "rows held out" if certificate.held_out else "training rows",
+            "rows_are": "rows held out" if certificate.held_out else words.TRAINING,
             "facts": {"majority_rate": scores["majority"]},
             "clients": [{"method": fitted.method.name, "client": "all rows", "groups": rates}],
         }
@@ -156,7 +153,6 @@ def _scores(y: np.ndarray, y_hat: np.ndarray, groups: Mapping[str, np.ndarray]) 
 
 
 def _warnings(fitted: Fit, scores: Mapping[str, Any]) -> list[str]:
-    """Of a nearly constant decision."""
     rates = (scores[name] for name in ("accuracy", "majority", "positive"))
     return words.poor_fit(fitted, *rates)
 
@@ -349,19 +345,15 @@ def _subgroups(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
 
 def _aimed(method: Method, fairness: Fairness) -> str:
     """What training held the decisions to."""
-    network = method.network
     if method.rule is not None:
         chance = "Counted rates differ by chance besides, the more the smaller a subgroup is."
         return f"tau is {fairness.tau:g}. {TAU} {chance}"
-    if fairness.measured.kind == "sigmoid" and (network is None or network.decisions):
+    if fairness.measured.kind == "sigmoid":
         return (
             f"Training aimed at {fairness.tau:g} for the decisions themselves, over its own set and the rows it had; "
             "the certificate has a set of its own."
         )
-    return (
-        f"Training held a smooth stand-in for the decisions within {fairness.tau:g}, not the decisions "
-        "themselves; the certificate is about the decisions."
-    )
+    return f"Training held every group's mean log loss within {fairness.tau:g}; the certificate is about decisions."
 
 
 def _limits(fitted: Fit, scores: Mapping[str, Any], groups: Mapping[str, np.ndarray]) -> Section:

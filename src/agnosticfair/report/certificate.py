@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from agnosticfair.auditing.certificate import Certificate, lower, plain, upper
-from agnosticfair.auditing.subgroups import SubgroupRecord
+from agnosticfair.auditing.subgroups import SubgroupRecord, rows_needed
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.metrics import METRICS, PARITY
 from agnosticfair.report.figures import BLUE, RED, canvas, tidy
-from agnosticfair.report.tables import Grid
+from agnosticfair.report.words import Grid
 
-MAX_SUBGROUPS, MAX_FEW = 20, 6
-"""Subgroups that a table or a page has: estimable ones, and others."""
+MAX_SUBGROUPS = 20  # of a table or a page, of the estimable ones
+MAX_FEW = 6  # of the others
 
 Json = dict[str, Any]
 
@@ -31,7 +31,6 @@ def grids(certificate: Certificate) -> list[Grid]:
 
 
 def _headline(certificate: Certificate) -> Grid:
-    """Measured and certified side by side."""
     worst = certificate.worst_subgroup
     lines = [
         (
@@ -77,14 +76,15 @@ def _able(certificate: Certificate) -> Grid:
             p.name,
             f"{p.rows:,}",
             f"{p.difference:.4f}",
-            _rate(p.low),
+            lower(p.low),
             upper(p.high),
             _rate(p.ratio),
             lower(p.ratio_low),
         )
         for p in certificate.listed(MAX_SUBGROUPS)
     ]
-    note = f"{len(able):,} subgroups, the {min(len(able), MAX_SUBGROUPS)} of the highest bound; all hold at once."
+    shown = f"{len(able):,} subgroups, the {min(len(able), MAX_SUBGROUPS)} of the highest bound"
+    note = f"{shown if len(able) > 1 else 'One subgroup alone has rows enough'}; all ends hold at once."
     title = f"Certified with {certificate.confidence:.0%} confidence"
     if not isfinite(certificate.upper):
         title, note = (
@@ -172,7 +172,7 @@ def _draw_upper(axes: Axes, bound: float) -> None:
     """The line that no estimable subgroup is above."""
     axes.axvline(bound, color=RED, lw=1.4, ls="--")
     axes.annotate(
-        f"certified at most {upper(bound, 3)}",
+        f"certified at most {upper(bound)}",
         (bound, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(-4 if bound > 0.6 else 4, 3),
@@ -193,14 +193,22 @@ def _rate(value: float) -> str:
     return f"{value:.4f}" if isfinite(value) else "none"
 
 
-def reached(certificate: Mapping[str, Any]) -> Json:
-    """The bound of a certificate as JSON, and the subgroups it is of; nothing is certified on the rows of a fit."""
+def reached(certificate: Mapping[str, Any], tau: float | None = None) -> Json:
+    """The bound of a certificate as JSON, and the subgroups it is of; nothing is certified on the rows of a fit, of
+    which it says how many subgroups are over tau by more than two standard errors."""
     if "subgroups" not in certificate:
         return {"certified": None}
     parsed = Certificate.from_json(certificate)
-    subgroups = subgroups_of(parsed)
+    subgroups, kept = subgroups_of(parsed), certificate.get("kept")
+    compares = not METRICS[parsed.metric].bounds
+    if tau is not None and compares and not parsed.held_out:
+        subgroups |= _beyond_rows(parsed, tau)
+    if kept:  # other bounds are of a model that these rows have chosen
+        subgroups = _without_ends(subgroups)
+    unclaimed = kept is False and parsed.upper <= certificate["limit"]
     return {
         "certified": parsed.upper if subgroups["certified"] else None,
+        "unclaimed": certificate["sentence"] if unclaimed else None,
         "subgroups": subgroups,
         "sentence": certificate.get("sentence"),
         "confidence": parsed.confidence,
@@ -209,7 +217,7 @@ def reached(certificate: Mapping[str, Any]) -> Json:
 
 def subgroups_of(certificate: Certificate) -> Json:
     """The worst subgroups that are certified (or only measured, on the rows of a fit), those with too few rows, and how
-    many there are of each."""
+    many there are of each; and the one that surely differs most, whatever its rows."""
     keys = ("name", "rows", "difference", "low", "high", "ratio", "ratio_low", "pair")
 
     def entries_of(some: Sequence[SubgroupRecord]) -> list[Json]:
@@ -220,6 +228,7 @@ def subgroups_of(certificate: Certificate) -> Json:
     certified = certificate.held_out and bool(able)
     rows = "too few rows" if certificate.held_out else "the rows of the fit"
     ratio = certificate.worst_ratio
+    surest = max(certificate.subgroups, key=lambda p: p.low if isfinite(p.low) else -1.0)
     return plain(
         {
             "certified": certified,
@@ -231,16 +240,35 @@ def subgroups_of(certificate: Certificate) -> Json:
             "confidence": certificate.confidence,
             "precision": certificate.precision,
             "overall": entries_of(certificate.subgroups[:1])[0],
+            "surest": entries_of([surest])[0] if certified and isfinite(surest.low) else None,
             "ratio": ratio and dict(zip(("measured", "low", "name"), ratio, strict=True)),
         }
     )
 
 
-def without_ends(subgroups: Json) -> Json:
+def _beyond_rows(certificate: Certificate, tau: float) -> Json:
+    """over: in how many subgroups the counted difference is over tau by more than chance.  needed: about the rows that
+    tell the difference overall, and in half of the subgroups, to +- precision."""
+    able, over, smallest = certificate.worst_first, 0, []
+    for subgroup in (certificate.subgroups[0], *able):
+        rates = [rate for rate in subgroup.rates if rate.rows and isfinite(rate.rate)]
+        error = sum(rate.rate * (1 - rate.rate) / rate.rows for rate in rates) ** 0.5
+        over += subgroup.difference > tau + 2 * error
+        one, other = sorted((rate.rows / certificate.n for rate in rates), reverse=True)[:2]
+        smallest.append((1 / one + 1 / other, one, other))
+    sure = certificate.precision, certificate.confidence
+    needed = [rows_needed(*smallest[0][1:], *sure)]
+    if able:
+        needed.append(rows_needed(*sorted(smallest[1:])[len(able) // 2][1:], *sure, len(able)))
+    return {"over": over, "needed": needed}
+
+
+def _without_ends(subgroups: Json) -> Json:
     """``subgroups_of`` as measured: without the ends of intervals."""
     ends = {"low": None, "high": None, "ratio_low": None}
     measured = [subgroup | ends for subgroup in subgroups["estimable"]]
-    return subgroups | {"estimable": measured, "overall": subgroups["overall"] | ends}
+    overall = subgroups["overall"] | ends
+    return subgroups | {"estimable": measured, "overall": overall, "surest": None}
 
 
 def certified(certificate: Mapping[str, Any]) -> Json:
@@ -259,5 +287,6 @@ def certified(certificate: Mapping[str, Any]) -> Json:
     if parsed.kernels is not None and isfinite(parsed.kernels.upper):
         mixed += f" and every reweighting by {parsed.kernels.about}"
     level = f"{100 * parsed.confidence:g}% confidence, all at once"
-    words = f"each of {subgroups['counts'][0]:,} subgroups{mixed}, with {level}"
-    return {"set": words, "metric": metric}
+    able = subgroups["counts"][0]
+    which = f"each of {able:,} subgroups" if able > 1 else subgroups["estimable"][0]["name"]
+    return {"set": f"{which}{mixed}, with {level}", "metric": metric}

@@ -14,8 +14,8 @@ from agnosticfair.learners.estimates import LEARNERS
 from agnosticfair.report.figures import BLUE, GREY, ORANGE, RED, canvas, tidy
 
 Json = Mapping[str, Any]
-DRAWN, SHOWN = 10, 8
-"""Subgroups in the picture of multipliers, and lines of a table."""
+DRAWN = 10  # subgroups in the picture of multipliers
+SHOWN = 8  # lines of a table
 
 ACTED = "Where the rule had to act, and how much"
 IMPORTANCE = (
@@ -146,11 +146,10 @@ def importance_lines(about: Json, positive: str) -> tuple[tuple[str, ...], ...]:
 
 
 def pictures(facts: Json, positive: str) -> list[tuple[str, str, Figure]]:
-    """Title, alternative text and figure of each picture."""
-    pictures_found = []
+    drawn = []
     if facts["multipliers"]:
         names = ", ".join(m["subgroup"] for m in facts["multipliers"][:3])
-        pictures_found.append(
+        drawn.append(
             (
                 ACTED,
                 f"Bars of price and shift; the dearest limits: {names}.",
@@ -161,13 +160,13 @@ def pictures(facts: Json, positive: str) -> list[tuple[str, str, Figure]]:
     if curves:
         about = f"A line for each estimate; the widest effects: {', '.join([*curves][:3])}."
         title = "What each column of numbers adds to the log odds"
-        pictures_found.append((title, about, lines(curves, "log odds", positive)))
+        drawn.append((title, about, lines(curves, "log odds", positive)))
     curves = facts.get("dependences")
     if curves:
         about = f"A line for each estimate; the most important columns: {', '.join([*curves][:3])}."
         title = "Mean probability if everybody had this value (partial dependence)"
-        pictures_found.append((title, about, lines(curves, "probability", positive)))
-    return pictures_found
+        drawn.append((title, about, lines(curves, "probability", positive)))
+    return drawn
 
 
 def acted(about: Json) -> Figure:

@@ -1,28 +1,36 @@
 """What card, page and terminal say of a model, each sentence once: the verdict on the first screen, what was measured
-and certified, where the claims are weak."""
+and certified, where the claims are weak; and tables of texts, for Markdown and the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from agnosticfair.auditing.certificate import Certificate, lower, upper
 from agnosticfair.data.storage import Decided
-from agnosticfair.fitted import Fit
+from agnosticfair.fitted import TOLERANCE, Fit
 from agnosticfair.mathematics import scoring
 from agnosticfair.mathematics.metrics import METRICS, PARITY
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 Json = Mapping[str, Any]
 FEW_ROWS = 100
 """A group of fewer rows is warned of."""
 
 FOUR_FIFTHS = 0.8
-EVERY, OVERALL, SET = "in every named subgroup", "overall", "for every reweighting in its set"
-"""What a limit is about."""
+TRAINING = "training rows"
+EXPECTED = 0.025
+"""The share of subgroups whose counted difference may be over the limit by two standard errors, by chance."""
+
+EVERY = "in every named subgroup"  # what a limit is about
+OVERALL = "overall"
+SET = "for every reweighting in its set"
 
 SIGNS = {"broken": "✗", "unknown": "?", "kept": "✓", "": ""}
 """What a verdict may be, the worst first, and its sign."""
@@ -79,39 +87,45 @@ def verdict(study: Json) -> tuple[str, str]:
     bound = method.get("certified")
     if measured is None:
         return "", ""
+    if method.get("unclaimed"):
+        return "unknown", str(method["unclaimed"])
     subgroups = method.get("subgroups") or {}
     able = subgroups.get("estimable") or []
     worst = max(able, key=lambda subgroup: subgroup["difference"], default=None)
     highest = measured if worst is None else max(measured, worst["difference"])
     if limit is None:
-        where = "" if bound is None else f"; certified at most {upper(bound, 3)}"
-        at_worst = f" overall, {highest:.3f} at worst" if able else ""
-        return "", f"No limit was asked for: {what} {measured:.3f}{at_worst} on the {rows}{where}."
-    if (
-        highest > limit
-        and bound is not None
-        and (outcome := _beyond(study, subgroups, limit, what))
-    ):
+        where = "" if bound is None else f"; certified at most {upper(bound)}"
+        at_worst = f" overall, {highest:.4f} at worst" if able else ""
+        return "", f"No limit was asked for: {what} {measured:.4f}{at_worst} on the {rows}{where}."
+    if bound is None and study["rows_are"] == TRAINING and method.get("estimated") and subgroups:
+        return _in_training(method, limit, what)
+    surest = (subgroups.get("surest") or {}).get("low")
+    over = highest > limit or (surest is not None and surest > limit)
+    if over and bound is not None and (outcome := _beyond(study, subgroups, limit, what)):
         return outcome
-    if measured > limit:
-        text = f"Broken: {what} {measured:.3f} on the {rows}, and {limit:g} was asked for."
+    if measured > limit + (TOLERANCE if rows == TRAINING else 0.0):
+        text = f"Broken: {what} {measured:.4f} on the {rows}, and {limit:g} was asked for."
         return "broken", text
     if worst is not None and worst["difference"] > limit:
         return _over(method, worst, limit, what)
     if bound is not None and bound <= limit:
-        return (
-            "kept",
-            f"Kept: {what} certified at most {upper(bound, 3)}, and {limit:g} was asked for.",
-        )
+        text = f"Kept: {what} certified at most {upper(bound)}, and {limit:g} was asked for."
+        over_limit = [one for one in subgroups.get("few") or () if one["difference"] > limit]
+        if over_limit:  # the largest is the first
+            text += (
+                f" Not claimed where rows are too few to know ({subgroups['counts'][1]:,} subgroups): {what} up to "
+                f"{over_limit[0]['difference']:.4f} {_where(over_limit[0])} ({over_limit[0]['rows']:,} rows)."
+            )
+        return "kept", text
     if bound is None:
         few = "no subgroup has rows enough" if subgroups and not able else "nothing is certified"
         return "unknown", (
-            f"Not known yet whether it keeps {limit:g}: {what} {highest:.3f} on the {rows}, but {few}. 'agnosticfair "
+            f"Not known yet whether it keeps {limit:g}: {what} {highest:.4f} on the {rows}, but {few}. 'agnosticfair "
             "plan-audit' says how many rows held out would do."
         )
     return "unknown", (
-        f"Not enough rows: {what} {highest:.3f} at worst keeps {limit:g}, but is certified only up to "
-        f"{upper(bound, 3)}.{_rows_that_would_do(study, able, limit)}"
+        f"Not enough rows: {what} {highest:.4f} at worst keeps {limit:g}, but is certified only up to "
+        f"{upper(bound)}.{_rows_that_would_do(study, able, limit)}"
     )
 
 
@@ -122,18 +136,46 @@ def _beyond(study: Json, subgroups: Json, limit: float, what: str) -> tuple[str,
     there = [one for one in some if one.get("low") is not None]
     if not there:
         return None
-    surest = max(there, key=lambda one: one["low"])
+    surest = max([*there, subgroups.get("surest") or there[0]], key=lambda one: one["low"])
     if surest["low"] > limit:
         return "broken", (
-            f"Broken: {what} {surest['difference']:.3f} {_where(surest)}, in the population at least "
-            f"{lower(surest['low'], 3)}, and {limit:g} was asked for."
+            f"Broken: {what} {surest['difference']:.4f} {_where(surest)}, in the population at least "
+            f"{lower(surest['low'])}, and {limit:g} was asked for."
         )
     worst = max(there, key=lambda one: one["difference"])
     rows = _rows_that_would_do(study, [worst], limit)
     return "unknown", (
-        f"Not known: {what} {worst['difference']:.3f} {_where(worst)} is over {limit:g}, which was asked for, and may "
-        f"be chance: in the population it lies between {lower(worst['low'], 3)} and {upper(worst['high'], 3)}.{rows}"
+        f"Not known: {what} {worst['difference']:.4f} {_where(worst)} is over {limit:g}, which was asked for, and may "
+        f"be chance: in the population it lies between {lower(worst['low'])} and {upper(worst['high'])}.{rows}"
     )
+
+
+def _in_training(method: Json, limit: float, what: str) -> tuple[str, str]:
+    """The verdict of a rule on the rows that it was made of: tau limits its estimates there, and what is counted is
+    over it by chance besides (by more than two standard errors: not by chance)."""
+    estimated, subgroups = method["estimated"], method["subgroups"]
+    worst, over, able = estimated["difference"], subgroups["over"], subgroups["counts"][0]
+    if not estimated["kept"]:
+        return "broken", (
+            f"Broken in training: by the rule's estimates the {what} is up to {worst:.4f}, and {limit:g} was asked "
+            "for: more rounds (--max-rounds) may lower it."
+        )
+    asked = (
+        f"by the rule's estimates the {what} is at most {limit:g} {method.get('scope') or EVERY}"
+    )
+    if worst > limit + TOLERANCE:
+        asked += f" ({worst:.4f} with decisions rounded to yes or no)"
+    are = "is" if over < 2 else "are"
+    counted = f"counted, {over or 'none'} of {able:,} subgroups {are} over it by more than chance"
+    rows = [f"{_rounded(number):,}" for number in subgroups["needed"]]
+    new = (
+        f"New rows: nothing is certified yet; an audit of about {rows[0]} rows tells it overall to "
+    )
+    new += f"±{subgroups['precision']:g}"
+    new += f", of {rows[1]} in half of the subgroups" if len(rows) > 1 else ""
+    if over > EXPECTED * max(able, 1):
+        return "unknown", f"Not known: {asked}; but {counted}. {new}."
+    return "kept", f"Kept in training: {asked}; {counted}. {new}."
 
 
 def _where(subgroup: Json) -> str:
@@ -147,12 +189,7 @@ def _where(subgroup: Json) -> str:
 
 def _over(method: Json, worst: Json, limit: float, what: str) -> tuple[str, str]:
     """The verdict where a subgroup's measured difference is over the limit."""
-    where = f"{worst['difference']:.3f} {_where(worst)}"
-    if method.get("rule") and method.get("certified") is None:
-        return "unknown", (  # its estimates keep the limit, and counts differ by chance
-            f"Not known yet: the rule holds estimates to {limit:g}; counted on the rows of the fit, chance included, "
-            f"the {what} is {where}. Audit rows held out."
-        )
+    where = f"{worst['difference']:.4f} {_where(worst)}"
     scope = method.get("scope") or EVERY
     if scope == EVERY:
         return "broken", f"Broken: {what} {where}, and {limit:g} was asked for."
@@ -176,9 +213,13 @@ def _rows_that_would_do(study: Json, able: Sequence[Json], limit: float) -> str:
     if not ends or not study.get("rows"):
         return ""
     more = max((end - value) / (limit - value) for value, end in ends) ** 2
-    rows = study["rows"] * more
+    return f" About {_rounded(study['rows'] * more):,} rows like these would do."
+
+
+def _rounded(rows: float) -> int:
+    """Up to two digits."""
     digits = 10 ** max(0, len(str(ceil(rows))) - 2)
-    return f" About {ceil(rows / digits - 1e-9) * digits:,} rows like these would do."
+    return int(ceil(rows / digits - 1e-9) * digits)
 
 
 def _first(study: Json) -> Json:
@@ -203,8 +244,8 @@ def _overall(study: Json, method: Json) -> tuple[str, str, str]:
     rows = f"{study['rows']:,} {study['rows_are']}" if "rows" in study else study["rows_are"]
     about = f"{study['metric']['quantity']}, measured on {rows}"
     if (overall := _of_overall(method)) is not None and overall.get("high") is not None:
-        about += f"; certified at most {upper(overall['high'], 3)}"
-    return "Overall", f"{method['difference']:.3f}", about
+        about += f"; certified at most {upper(overall['high'])}"
+    return "Overall", f"{method['difference']:.4f}", about
 
 
 def _of_overall(method: Json) -> Json | None:
@@ -219,16 +260,16 @@ def _worst(study: Json, method: Json) -> tuple[str, str, str] | None:
     if not able and not few:
         if not corner:
             return None
-        return "Worst subgroup", f"{corner['difference']:.3f}", _corner_words(study, corner)
+        return "Worst subgroup", f"{corner['difference']:.4f}", _corner_words(study, corner)
     subgroup = max(able or few, key=lambda subgroup: subgroup["difference"])
     about = f"{subgroup['name']} ({subgroup['rows']:,} rows)"
     if not able:
         about += ": too few to be certain"
     elif subgroup.get("high") is not None:
-        about += f"; at most {upper(subgroup['high'], 3)}"
+        about += f"; at most {upper(subgroup['high'])}"
     else:
-        about += f", measured on the {study['rows_are']}"
-    return "Worst subgroup", f"{subgroup['difference']:.3f}", about
+        about += f", counted on the {study['rows_are']}, chance included"
+    return "Worst subgroup", f"{subgroup['difference']:.4f}", about
 
 
 def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
@@ -244,14 +285,14 @@ def _four_fifths(study: Json, method: Json) -> tuple[str, str, str] | None:
         ratio = min(rates.values()) / max(rates.values())
     if ratio is None:
         return None
-    about = f"{words} overall {ratio:.3f}"
+    about = f"{words} overall {ratio:.4f}"
     about += f" on the {study['rows_are']}"
-    about += "" if low is None else f", in the population at least {lower(low, 3)}"
+    about += "" if low is None else f", in the population at least {lower(low)}"
     worst = (method.get("subgroups") or {}).get("ratio")
     if low is not None and worst and worst["measured"] < ratio:
-        about += f"; {worst['measured']:.3f} where {worst['name']}"
+        about += f"; {worst['measured']:.4f} where {worst['name']}"
     if not selected:
-        return "Ratio", f"{ratio:.3f}", about
+        return "Ratio", f"{ratio:.4f}", about
     met = "not met" if ratio < FOUR_FIFTHS else "met" if (low or 0) >= FOUR_FIFTHS else "unsure"
     return "Four-fifths rule", met, about
 
@@ -260,10 +301,10 @@ def _price(study: Json, method: Json) -> tuple[str, str, str] | None:
     right, majority = method.get("accuracy"), (study.get("facts") or {}).get("majority_rate")
     if right is None:
         return None
-    about = "" if majority is None else f"; a constant decision: {majority:.3f}"
+    about = "" if majority is None else f"; a constant decision: {majority:.4f}"
     return (
         "Accuracy",
-        f"{right:.3f}",
+        f"{right:.4f}",
         method.get("shadow_price") or f"share of right decisions{about}",
     )
 
@@ -278,17 +319,16 @@ def direction(study: Json) -> str:
     if len(rates) > 1:
         highest, lowest = max(rates, key=rates.__getitem__), min(rates, key=rates.__getitem__)
         sentences.append(
-            f"Favoured: {highest} ({rates[highest]:.3f} decided positively) over {lowest} ({rates[lowest]:.3f})."
+            f"Favoured: {highest} ({rates[highest]:.4f} decided positively) over {lowest} ({rates[lowest]:.4f})."
         )
     if facts.get("base_rate") is not None:
-        sentences.append(f"Labelled positive: {facts['base_rate']:.3f} of the {study['rows_are']}.")
+        sentences.append(f"Labelled positive: {facts['base_rate']:.4f} of the {study['rows_are']}.")
     if facts.get("label_difference") is not None:
-        sentences.append(f"The labels' own difference: {facts['label_difference']:.3f}.")
+        sentences.append(f"The labels' own difference: {facts['label_difference']:.4f}.")
     return " ".join(sentences)
 
 
 def _rates(study: Json, name: str) -> dict[str, float]:
-    """The groups' rates of positive decisions on all rows."""
     for entry in study.get("clients") or ():
         if (entry["method"], entry["client"]) == (name, "all rows"):
             return {g: v["rate"] for g, v in entry["groups"].items() if v["rate"] is not None}
@@ -316,11 +356,11 @@ def _compared(study: Json) -> str:
     if len(study["methods"]) < 2 or not there:
         return ""
     best = max(there, key=lambda m: m["accuracy"])
-    text = f"Of {len(study['methods'])} methods {best['name']} is the most accurate: {best['accuracy']:.3f}"
+    text = f"Of {len(study['methods'])} methods {best['name']} is the most accurate: {best['accuracy']:.4f}"
     if best.get("difference") is not None:
-        text += f", {study['metric']['quantity']} {best['difference']:.3f}"
+        text += f", {study['metric']['quantity']} {best['difference']:.4f}"
     bound = best.get("certified")
-    return f"{text}{'' if bound is None else f', certified within {upper(bound, 3)}'}."
+    return f"{text}{'' if bound is None else f', certified within {upper(bound)}'}."
 
 
 def _corner(study: Json, method: Json) -> str:
@@ -329,14 +369,16 @@ def _corner(study: Json, method: Json) -> str:
         return ""
     text = (
         f"A subgroup can differ from the whole: {_corner_words(study, corner)}, {method['name']} has a "
-        f"{study['metric']['quantity']} of {corner['difference']:.3f}, the most of {corner['tried']} subgroups with at "
+        f"{study['metric']['quantity']} of {corner['difference']:.4f}, the most of {corner['tried']} subgroups with at "
         f"least {study['explorer']['min_rows']} rows."
     )
     bound = method.get("certified")
     if bound is None or corner["difference"] <= bound:
         return text
     why = "this subgroup has too few rows to be among the estimable ones, or is cut otherwise"
-    return f"{text} That is above the certified {upper(bound, 3)}: {why}. It is measured, not certified."
+    return (
+        f"{text} That is above the certified {upper(bound)}: {why}. It is measured, not certified."
+    )
 
 
 def _corner_words(study: Json, corner: Json) -> str:
@@ -358,7 +400,7 @@ def of_decisions(rows: Decided, method: str) -> str:
     rates = scoring.positive_rates(y_hat, rows.s.codes, y, len(names))
     right, base = scoring.accuracy(y, y_hat), scoring.positive_rate(y)
     majority, positive = scoring.majority_rate(y), scoring.positive_rate(y_hat)
-    shown = ", ".join(f"{name} {p:.3f}" for name, p in zip(names, rates.tolist(), strict=True))
+    shown = ", ".join(f"{name} {p:.4f}" for name, p in zip(names, rates.tolist(), strict=True))
     return (
         f"Right on {right:.4f} of the rows, a constant decision on {majority:.4f}; positive labels "
         f"{base:.4f}, positive decisions {positive:.4f}; true-positive rates: {shown}."
@@ -375,12 +417,12 @@ def poor(accuracy: float, majority: float, positive: float, remedy: str = CHECKS
     positive: its share of positive decisions.
 
     >>> poor(0.75, 0.76, 0.3, "try a larger tau")
-    ['The model is right less often (0.750) than a constant decision (0.760): try a larger tau.']
+    ['The model is right less often (0.7500) than a constant decision (0.7600): try a larger tau.']
     """
     sentences = []
     if accuracy < majority - 5e-4:
         sentences.append(
-            f"The model is right less often ({accuracy:.3f}) than a constant decision ({majority:.3f}): {remedy}."
+            f"The model is right less often ({accuracy:.4f}) than a constant decision ({majority:.4f}): {remedy}."
         )
     if scoring.nearly_constant(accuracy, majority, positive):
         answer = "positively" if positive > 0.5 else "negatively"
@@ -443,3 +485,59 @@ def doubts_of_certificate(certificate: Json) -> list[str]:
         if rate.rows < FEW_ROWS
     ]
     return [*parsed.warnings, *few]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts; ``brief`` has the columns that a narrow terminal shows, () for all."""
+
+    title: str
+    note: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    brief: Sequence[int] = ()
+
+
+def terminal(grid: Grid) -> Group:
+    """The grid's brief columns; a terminal of 80 characters holds the paper's tables."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0), "pad_edge": False}
+    table = Table(show_edge=False, show_header=any(grid.header), **style)
+    brief = grid.brief or range(len(grid.header))
+    for k in brief:
+        number = any(line[k][:1].isdigit() for line in grid.lines)
+        justify: Literal["right", "left"] = "right" if number else "left"
+        table.add_column(Text(grid.header[k]), justify=justify, no_wrap=number or k == 0)
+    for line in grid.lines:
+        table.add_row(*(Text(line[k].replace(" ± ", "±")) for k in brief))
+    around: list[Any] = [Text(grid.title, "bold"), table, Text(grid.note)]
+    return Group(*(block for block in around if block))
+
+
+def min_width(grid: Grid) -> int:
+    """Characters that the table needs: names and numbers whole, of other texts the longest word."""
+    total = 0
+    for k in grid.brief or range(len(grid.header)):
+        cells = [line[k].replace(" ± ", "±") for line in grid.lines]
+        whole = k == 0 or any(cell[:1].isdigit() for cell in cells)
+        words = [word for text in (grid.header[k], *cells) for word in text.split() or [""]]
+        total += 2 + max(map(len, (grid.header[k], *cells) if whole else words))
+    return total
+
+
+def blocks(grid: Grid) -> Group:
+    """The grid for a narrow terminal: for each line its name, and its values one beneath the other."""
+    from rich.console import Group
+    from rich.text import Text
+
+    brief = [k for k in grid.brief or range(len(grid.header)) if k]
+    wide = max((len(grid.header[k]) for k in brief), default=0)
+    pieces: list[Any] = [Text(grid.title, "bold")] if grid.title else []
+    for line in grid.lines:
+        pieces.append(Text(line[0], "bold"))
+        pieces += [Text(f"  {grid.header[k]:<{wide}}  {line[k]}") for k in brief if line[k]]
+    return Group(*pieces, *([Text(grid.note)] if grid.note else []))

@@ -60,7 +60,7 @@ def history(fitted: Fit) -> dict[str, Any]:
     }
     about |= {"method": plain(asdict(fitted.method)), "seed": model.seed, "rows": model.rows}
     shown = {"history": plain(list(fitted.history)), "alpha": fitted.alpha.tolist()}
-    shown["shadow_price"] = fitted.price_of_limit
+    shown["shadow_price"], shown["estimated"] = fitted.price_of_limit, fitted.estimated
     shown["warnings"] = [] if fitted.collapsed is None else [fitted.collapsed]
     if (rule := of_rule(fitted)) is not None:
         shown["rule"] = plain(rule)

@@ -3,13 +3,13 @@
     Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
     subject to  <C, psi_g(w)> <= tau  for every cut C of the fairness adversary's set
 
-Every solver that plays them (``exact``, ``deciding``, ``saddle``) goes by these functions.
+The solvers that play them (``exact``, ``saddle``) go by these functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -28,208 +28,178 @@ from agnosticfair.mathematics.fairness import (
 from agnosticfair.methods import Fairness, Method
 from agnosticfair.server.plan import Plan, fairness_of
 
+Sums = Mapping[str, np.ndarray]
+
 
 @dataclass(frozen=True)
 class Point:
     """A w that the clients have answered for: their sums, and what follows from them."""
 
     w: np.ndarray
-    sums: Mapping[str, np.ndarray]
+    sums: Sums
     loss: float
     worst: float
     alpha: np.ndarray
     cuts: np.ndarray
 
-    def merit(self, nu: float, tau: float) -> float:
-        return self.loss + nu * max(self.worst - tau, 0.0)
-
-
-@dataclass(frozen=True)
-class SolvedStep:
-    """A solved model: the step, what it promises, and the multipliers of its cuts."""
-
-    p: np.ndarray
-    merit: float
-    multiplier: float
-    alpha: np.ndarray
-    C: np.ndarray
-    alphas: np.ndarray
-    cuts: np.ndarray
-
 
 @dataclass(frozen=True)
 class Game:
-    """All of the solver between two rounds."""
+    """Both adversaries' sets and what is compared.  ridge: (D,).  nominal: the pairs that uniform weights compare.
+    precision: of the search for the worst reweighting."""
 
     method: Method
     n: float
     clients: tuple[str, ...]
     compared: Comparisons
-    w: np.ndarray
-    alpha: np.ndarray
-    C: np.ndarray
-    round: int = 0
-    here: Point | None = None
-    step: SolvedStep | None = None
-    damping: float = 1e-3
-    precision: float = 1e-3
-    nu: float = 2.0
-    outcome: str = "running"
+    ridge: np.ndarray
     under_floor: tuple[str, ...] = ()
     nominal: tuple[tuple[int, int | None], ...] = ()
-    history: tuple[dict, ...] = field(default_factory=tuple)
+    precision: float = 1e-3
+
+    @property
+    def fairness(self) -> Fairness:
+        return fairness_of(self.method)
 
 
 def game(plan: Plan) -> Game:
-    """Sets and metric, w = 0, uniform weights (over all kernels), no fairness cut."""
-    M, F = plan.kernels
-    w, alpha = np.zeros(plan.features + 1), np.full(M, 1.0 / M)
-    C = np.zeros((plan.task.strata, F + 1))
-    return Game(plan.method, plan.n, plan.clients, plan.compared, w, alpha, C)
+    """As the summary statistics settle it."""
+    ridge = np.append(np.full(plan.features, plan.method.ridge), 0.0)
+    return Game(plan.method, plan.n, plan.clients, plan.compared, ridge)
 
 
-def for_clients(C: np.ndarray, state: Game, sums: Mapping[str, np.ndarray]) -> np.ndarray:
-    """C, (.., G, F + 1), for the clients' kernels, which are not drawn together by ``trust``."""
-    trust = fairness_of(state.method).trust
-    if trust == 0:
-        return C
-    p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
-    blocks = [(1 - trust) * C[..., :-1], C[..., -1:] + trust * (C[..., :-1] @ p)[..., None]]
-    return np.concatenate(blocks, axis=-1)
-
-
-def loss_of(
-    state: Game, sums: Mapping[str, np.ndarray], p: np.ndarray | None = None
-) -> tuple[float, np.ndarray]:
-    """Phi without its ridge, at w or, linearised, at w + p; and the weights its gradient puts on kernels.
-
-    Phi = (1 - share) mean loss + share max_alpha L(w, alpha).
-    """
-    mean, psi_L, share = sums["loss"], sums["psi_L"], state.method.share
-    if p is not None:
-        mean, psi_L = mean + sums["J_1"] @ p, psi_L + sums["J_L"] @ p
-    worst = worst_linear(Ambiguity(sums["psi_theta_L"], state.n, state.method.bound), psi_L)
-    return float((1 - share) * mean + share * worst.value) / state.n, worst.alpha
-
-
-def cuts_at(state: Game, psi_g: np.ndarray, sums: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The worst cuts (k, G, M) of the fairness adversary for given psi_g."""
-    fairness, members = state.method.fairness, state.compared.members
-    if fairness is None:
-        return np.zeros((0, *psi_g.shape))
-    psi_theta = members @ sums["psi_theta"]
-    if fairness.each:
-        empty = np.argwhere(psi_theta <= 0)
-        if len(empty):
-            raise DataError(
-                f"client {state.clients[empty[0][1]]!r} lacks one of the sensitive groups; method "
-                f"{state.method.name!r} compares the groups at every client: leave that client out or "
-                "take another method"
-            )
-    cuts = np.zeros((0, *psi_theta.shape))
-    if isfinite(fairness.nominal):
-        cuts = uniform_cuts(psi_theta, state.nominal) * (fairness.tau / fairness.nominal)
-    total = sums["psi_theta"].sum(axis=0)
-    cuts = np.concatenate([_worst_cuts(state, fairness, members @ psi_g, psi_theta, total), cuts])
-    return np.einsum("pg,kpm->kgm", members, cuts)
-
-
-def _worst_cuts(
-    state: Game, fairness: Fairness, psi_g: np.ndarray, psi_theta: np.ndarray, total: np.ndarray
-) -> np.ndarray:
-    """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them.
-
-    psi_g, psi_theta: (P, M + 1), of the compared groups.  total: (M + 1,), of all rows.
-    """
-    kernels_g, kernels_theta = psi_g[:, :-1], psi_theta[:, :-1]
-    A, pairs = Ambiguity(total[:-1], state.n, fairness.bound), state.compared.pairs
-    if fairness.each or kernels_theta.shape[1] == 1:
-        cuts = kernel_cuts(kernels_theta, pairs)
-    else:
-        cuts = worst_rate_cuts(
-            A, kernels_g, kernels_theta, pairs, fairness.floor, state.precision, fairness.tau
-        )
-    return np.concatenate([cuts, np.zeros((*cuts.shape[:2], 1))], axis=2)
-
-
-def begun(state: Game, sums: Mapping[str, np.ndarray]) -> Game:
+def begun(game: Game, sums: Sums) -> Game:
     """What the first reply settles: the rows' weight in all, and which groups are under the floor.
 
     Raises, with what to change, where one of the two adversaries' sets is empty or nothing is left to
     be compared. Groups under the floor are named in the result; where uniform weights have a limit of
     their own, that one holds for them, too.
     """
-    masses, fairness = sums["psi_theta"], state.method.fairness
-    state = replace(state, n=float(masses[:, -1].sum()), nominal=state.compared.pairs)
-    check(Ambiguity(sums["psi_theta_L"], state.n, state.method.bound))
+    masses, fairness = sums["psi_theta"], game.method.fairness
+    game = replace(game, n=float(masses[:, -1].sum()), nominal=game.compared.pairs)
+    check(Ambiguity(sums["psi_theta_L"], game.n, game.method.bound))
     if fairness is None or fairness.each:
-        return state
-    A = Ambiguity(masses[:, :-1].sum(axis=0), state.n, fairness.bound)
-    masses_by, names = state.compared.members @ masses[:, :-1], state.compared.names
+        return game
+    A = Ambiguity(masses[:, :-1].sum(axis=0), game.n, fairness.bound)
+    masses_by, names = game.compared.members @ masses[:, :-1], game.compared.names
     check(A)
     small = under_floor(A, masses_by, fairness.floor)
-    compared = state.compared.without(small)
+    compared = game.compared.without(small)
     if not compared.pairs:
         check(A, masses_by, fairness.floor, names)
         raise SettingsError(f"floor {fairness.floor:g} leaves no two groups to compare: lower it")
-    return replace(state, compared=compared, under_floor=tuple(names[j] for j in small))
+    return replace(game, compared=compared, under_floor=tuple(names[j] for j in small))
 
 
-def drawn_together(state: Game, sums: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    """The sums of the fairness adversary's kernels, drawn towards uniform weights by ``trust``."""
-    trust = fairness_of(state.method).trust
+def for_clients(C: np.ndarray, game: Game, sums: Sums) -> np.ndarray:
+    """C, (.., G, F + 1), for the clients' kernels, which are not drawn together by ``trust``."""
+    trust = game.fairness.trust
     if trust == 0:
-        return sums
-    p = sums["psi_theta"][:, :-1].sum(axis=0) / state.n
+        return C
+    p = sums["psi_theta"][:, :-1].sum(axis=0) / game.n
+    blocks = [(1 - trust) * C[..., :-1], C[..., -1:] + trust * (C[..., :-1] @ p)[..., None]]
+    return np.concatenate(blocks, axis=-1)
+
+
+def drawn_together(game: Game, sums: Sums) -> dict[str, np.ndarray]:
+    """The sums of the fairness adversary's kernels, drawn towards uniform weights by ``trust``."""
+    trust = game.fairness.trust
+    if trust == 0:
+        return dict(sums)
+    p = sums["psi_theta"][:, :-1].sum(axis=0) / game.n
     names = [name for name in ("psi_g", "psi_theta", "psi_hat", "J_g") if name in sums]
     return {**sums, **{name: shrunk(sums[name], p, trust) for name in names}}
 
 
-def ridge_of(state: Game) -> np.ndarray:
-    ridge = np.full(len(state.w), state.method.ridge)
-    ridge[-1] = 0.0
-    return ridge
+def loss_of(game: Game, sums: Sums, p: np.ndarray | None = None) -> tuple[float, np.ndarray]:
+    """Phi without its ridge, at w or, linearised, at w + p; and the weights its gradient puts on kernels."""
+    mean, psi_L, share = sums["loss"], sums["psi_L"], game.method.share
+    if p is not None:
+        mean, psi_L = mean + sums["J_1"] @ p, psi_L + sums["J_L"] @ p
+    worst = worst_linear(Ambiguity(sums["psi_theta_L"], game.n, game.method.bound), psi_L)
+    return float((1 - share) * mean + share * worst.value) / game.n, worst.alpha
 
 
-def evaluate(state: Game, w: np.ndarray, sums: Mapping[str, np.ndarray]) -> Point:
-    """Loss and worst difference at w, exactly, over the whole of both sets."""
-    loss, alpha = loss_of(state, sums)
-    cuts = cuts_at(state, sums["psi_g"], sums)
-    values = np.einsum("kgm,gm->k", cuts, sums["psi_g"])
-    worst = float(values.max(initial=0.0))
-    # At w = 0 every alpha shows no difference, and which one is worst is rounding: no cut is kept.
-    cuts = cuts[values > 0.25 * fairness_of(state.method).tau]
-    return Point(w, sums, loss + float(ridge_of(state) @ (w * w)) / 2, worst, alpha, cuts)
+def cuts_at(game: Game, psi: np.ndarray, sums: Sums, minimum: float) -> np.ndarray:
+    """The worst cuts (k, G, M) of the fairness adversary at psi, of those that exceed ``minimum`` there."""
+    fairness, members = game.method.fairness, game.compared.members
+    if fairness is None:
+        return np.zeros((0, *psi.shape))
+    psi_theta = members @ sums["psi_theta"]
+    if fairness.each:
+        empty = np.argwhere(psi_theta <= 0)
+        if len(empty):
+            raise DataError(
+                f"client {game.clients[empty[0][1]]!r} lacks one of the sensitive groups; method "
+                f"{game.method.name!r} compares the groups at every client: leave that client out or "
+                "take another method"
+            )
+    total = sums["psi_theta"].sum(axis=0)
+    cuts = _worst_cuts(game, fairness, members @ psi, psi_theta, total)
+    if isfinite(fairness.nominal):
+        nominal = uniform_cuts(psi_theta, game.nominal) * (fairness.tau / fairness.nominal)
+        cuts = np.concatenate([cuts, nominal])
+    cuts = np.einsum("pg,kpm->kgm", members, cuts)
+    return cuts[values(cuts, psi) > minimum]
 
 
-def worst_decisions(state: Game) -> float:
-    """The metric's largest difference of true rates (of true decisions, not of the surrogate) over the
-    fairness adversary's set: a certificate on the training rows and this basis; under uniform weights
-    where there is no adversary.  Where nothing is compared, a group's highest share of wrong decisions."""
-    if state.here is None or not len(state.compared.members):
-        return float("nan")
-    members, sums, fairness = state.compared.members, state.here.sums, state.method.fairness
+def values(cuts: np.ndarray, psi: np.ndarray) -> np.ndarray:
+    """What each cut, (k, G, M), is at psi."""
+    return np.einsum("kgm,gm->k", cuts, psi)
+
+
+def _worst_cuts(
+    game: Game, fairness: Fairness, psi: np.ndarray, psi_theta: np.ndarray, total: np.ndarray
+) -> np.ndarray:
+    """The cuts of the adversary's own kernels; the last column, uniform weights, is not one of them.
+
+    psi, psi_theta: (P, M + 1), of the compared groups.  total: (M + 1,), of all rows.
+    """
+    kernels, kernels_theta, pairs = psi[:, :-1], psi_theta[:, :-1], game.compared.pairs
+    if fairness.each or kernels_theta.shape[1] == 1:
+        cuts = kernel_cuts(kernels_theta, pairs)
+    else:
+        A, floor = Ambiguity(total[:-1], game.n, fairness.bound), fairness.floor
+        limits = floor, game.precision, fairness.tau
+        cuts = worst_rate_cuts(A, kernels, kernels_theta, pairs, *limits)
+    return np.concatenate([cuts, np.zeros((*cuts.shape[:2], 1))], axis=2)
+
+
+def evaluate(
+    game: Game, w: np.ndarray, sums: Sums, psi: np.ndarray, penalty: float, limited: bool = True
+) -> Point:
+    """Loss and worst difference at w, over the whole of both sets.  psi: what the limit is on, where it is looked at.
+
+    At w = 0 every alpha shows no difference, and which one is worst is rounding: no cut far below tau is kept.
+    """
+    loss, alpha = loss_of(game, sums)
+    cuts = cuts_at(game, psi, sums, 0.0) if limited else np.zeros((0, *psi.shape))
+    shown = values(cuts, psi)
+    binding = cuts[shown > 0.25 * game.fairness.tau]
+    return Point(w, sums, loss + penalty, float(shown.max(initial=0.0)), alpha, binding)
+
+
+def worst_cases(game: Game, here: Point | None) -> tuple[float, float]:
+    """The largest difference over the fairness adversary's set of what is limited, and of true decisions: a
+    certificate on the training rows and this basis; under uniform weights where there is no adversary.  Where
+    nothing is compared, a group's highest share of wrong decisions."""
+    if here is None or not len(game.compared.members):
+        return float("nan") if here is None else here.worst, float("nan")
+    members, sums, fairness = game.compared.members, here.sums, game.method.fairness
     psi, theta = members @ sums["psi_hat"], members @ sums["psi_theta"]
     if fairness is None or fairness.each or fairness.basis.kind == "constant":
         there = theta[:, -1] > 0
         rates = psi[:, -1] / np.where(there, theta[:, -1], 1.0)
-        pairs = [(j, k) for j, k in state.compared.pairs if there[j] and (k is None or there[k])]
+        pairs = [(j, k) for j, k in game.compared.pairs if there[j] and (k is None or there[k])]
         gaps = (float(rates[j] - (0.0 if k is None else rates[k])) for j, k in pairs)
-        return max(gaps, default=0.0)
-    A = Ambiguity(sums["psi_theta"].sum(axis=0)[:-1], state.n, fairness.bound)
-    worst = worst_pair(A, psi[:, :-1], theta[:, :-1], state.compared.pairs, fairness.floor)
-    return 0.0 if worst is None else max(worst.worst.value, 0.0)
+        return here.worst, max(gaps, default=0.0)
+    A = Ambiguity(sums["psi_theta"].sum(axis=0)[:-1], game.n, fairness.bound)
+    worst = worst_pair(A, psi[:, :-1], theta[:, :-1], game.compared.pairs, fairness.floor)
+    return here.worst, 0.0 if worst is None else max(worst.worst.value, 0.0)
 
 
-def positive_in(sums: Mapping[str, np.ndarray], state: Game) -> dict[str, float]:
+def positive_in(game: Game, sums: Sums) -> dict[str, float]:
     """The share of positive decisions, for a round's record; nothing where decisions are not what was counted."""
-    if fairness_of(state.method).measured.kind == "loss":
+    if game.fairness.measured.kind == "loss":
         return {}
-    return {"positive": float(sums["psi_hat"][:, -1].sum()) / state.n}
-
-
-def worst_cases(state: Game) -> tuple[float, float]:
-    """The worst difference over the set, of the surrogate and of the true decisions."""
-    if state.here is None:
-        return float("nan"), float("nan")
-    return state.here.worst, worst_decisions(state)
+    return {"positive": float(sums["psi_hat"][:, -1].sum()) / game.n}

@@ -39,7 +39,6 @@ class AveragingState:
 
 
 def suits(method: Method) -> bool:
-    """Methods of local steps and an average."""
     return method.averaging is not None
 
 
@@ -64,7 +63,6 @@ def init(plan: Plan, beginning: Beginning) -> AveragingState:
 
 
 def request(state: AveragingState) -> Average:
-    """What the next round asks of every client."""
     how = state.averaging
     return Average(
         steps=how.steps,
@@ -81,7 +79,6 @@ def request(state: AveragingState) -> Average:
 
 
 def worst_cases(state: AveragingState) -> tuple[float, float]:
-    """Nothing is known of them."""
     return float("nan"), float("nan")
 
 

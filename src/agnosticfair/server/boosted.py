@@ -20,7 +20,7 @@ from agnosticfair.data.axes import (
     refined,
 )
 from agnosticfair.data.encoding import Encoding, shown
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners import trees
 from agnosticfair.learners.estimates import Estimates, Head
 from agnosticfair.mathematics.boosting import Boosting, N
@@ -35,38 +35,23 @@ from agnosticfair.mathematics.growing import (
 )
 from agnosticfair.mathematics.trees import pack
 from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.rule import FineCounts, Level, PackedTrees
+from agnosticfair.protocol.requests import FineCounts, Level, PackedTrees
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
 
 MAX_BINS = 255
 """Bins of a column, unless it is said otherwise."""
 
 
-MAX_SHARE, UNMEASURED = 0.75, 50
-"""The most of the rows that one fold may hold: where few rows differ, folds are given up, and so many trees grown."""
+MAX_SHARE = 0.75  # of the rows that one fold may hold: where few rows differ, folds are given up,
+UNMEASURED = 50  # and so many trees grown
 
 
 @dataclass(frozen=True)
 class Boosted:
     """Between two rounds.
 
-    Parameters
-    ----------
-    encoding : Encoding
-    n : int
-        How many rows there are.
-    heads : tuple of Head
-        Those that are learned.
-    folds, seed : int
-    settings : Boosting
-    cuts : (columns, K) array
-        Between the cells that are counted next, until bins are agreed on.
-    binning : Binning, optional
-        The bins.
-    growth : Growth, optional
-        The trees.
-    held_out : float
-        Mean log loss out of fold, all heads together.
+    cuts: (columns, K), between the cells that are counted next, until bins are agreed on.  held_out: mean log loss
+    out of fold, all heads together.
     """
 
     encoding: Encoding
@@ -90,19 +75,16 @@ class Boosted:
 
     @property
     def alpha(self) -> np.ndarray:
-        """No adversary."""
         return np.zeros(0)
 
     @property
     def w(self) -> np.ndarray:
-        """No weights."""
         return np.zeros(0)
 
 
 def init(plan: Plan, beginning: Beginning) -> Boosted:
     """Before the first round, of the heads that the plan trains."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     settings = Boosting(monotone=_signs(plan.task.encoding, rule.monotone))
     return begun(plan, trained_heads(plan), beginning.seed, rule.folds, settings)
 
@@ -122,7 +104,6 @@ def _signs(encoding: Encoding, monotone: Sequence[tuple[str, int]]) -> tuple[int
 def begun(
     plan: Plan, heads: tuple[Head, ...], seed: int, folds: int, settings: Boosting | None = None
 ) -> Boosted:
-    """Before the first round, of these heads."""
     encoding = plan.task.encoding
     cuts = equal_fine_bins(encoding)
     boosted = Boosted(encoding, plan.n, heads, folds, seed, settings or Boosting(), cuts)
@@ -134,7 +115,6 @@ def begun(
 
 
 def request(state: Boosted) -> FineCounts | Level:
-    """What the next round asks of every client."""
     if state.growth is None or state.binning is None:
         return FineCounts(state.cuts)
     growth = state.growth
@@ -148,7 +128,6 @@ def request(state: Boosted) -> FineCounts | Level:
 
 
 def step(state: Boosted, reply: Reply) -> Boosted:
-    """One round."""
     state = replace(state, round=reply.round)
     if state.growth is None:
         return _counted(state, reply)
@@ -171,8 +150,7 @@ def step(state: Boosted, reply: Reply) -> Boosted:
 
 def _without_folds(state: Boosted, reply: Reply) -> Boosted:
     """The state with the model of all rows alone, and a fixed number of trees, where a fold holds most of the rows."""
-    growth, heads = state.growth, len(state.heads)
-    assert growth is not None
+    growth, heads = existing(state.growth), len(state.heads)
     if growth.level >= 0 or not state.folds:
         return state
     rows = totals(reply.sums["hist"], growth.bins)[:, N].reshape(-1, heads)
@@ -196,12 +174,11 @@ def _counted(state: Boosted, reply: Reply) -> Boosted:
 
 
 def estimates_of(state: Boosted, plan: Plan) -> Estimates:
-    """What was learned, for the task."""
     if not state.heads:
         return Estimates("trees", (), 0, state.seed)
-    assert state.growth is not None
-    assert state.binning is not None
-    growth = state.growth
+    growth = existing(state.growth)
     gain = growth.gain[-len(state.heads) :]
-    arrays = trees.packed(state.binning, growth.bins, result(growth), len(state.heads), gain)
+    arrays = trees.packed(
+        existing(state.binning), growth.bins, result(growth), len(state.heads), gain
+    )
     return Estimates("trees", state.heads, state.folds, state.seed, arrays)

@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import SolverError
+from agnosticfair.errors import SolverError, existing
 from agnosticfair.learners.estimates import Estimates, Head
 from agnosticfair.learners.linear import WEIGHT_BITS
 from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.quadratic import lbfgs_step
 from agnosticfair.methods import Method
-from agnosticfair.protocol.grid import exponents
-from agnosticfair.protocol.messages import Reply
-from agnosticfair.protocol.rule import Learn, hessian_numbers
+from agnosticfair.protocol.messages import Reply, exponents
+from agnosticfair.protocol.requests import Learn, hessian_numbers
 from agnosticfair.server.plan import Beginning, Plan, trained_heads
 
 RIDGE = 1.0
@@ -32,44 +31,25 @@ TOLERANCE = 1e-6
 REFRESH = 1e-4
 """The Hessian is requested again while a step promises more than this."""
 
-PAIRS, FIRST_LENGTH, LONGER, STALLED = 8, 0.05, 2, 5e-5
-"""Where the diagonal and the last PAIRS of moves stand for the Hessian: the first step's length, and how many times as
-many rounds there are at most; the last PAIRS of rounds take less than STALLED off the mean loss, or it goes on."""
+PAIRS = 8  # the last moves that stand for the Hessian, with its diagonal
+FIRST_LENGTH = 0.05  # of the first step then
+LONGER = 2  # how many times as many rounds there are then
+STALLED = 5e-5  # the last PAIRS of rounds take less off the mean loss, or it goes on
 
-MAX_ROUNDS, MAX_SHARE = 30, 0.5
-"""Most rounds; and the most of the rows that one fold may hold: where few rows differ, folds are given up."""
+MAX_ROUNDS = 30
+MAX_SHARE = 0.5  # of the rows that one fold may hold: where few rows differ, folds are given up
 
 
 @dataclass(frozen=True)
 class Learning:
     """Between two rounds.
 
-    Parameters
-    ----------
-    kind : str
-        The learner's name.
-    heads : tuple of Head
-        Those that are learned.
-    folds, seed : int
-    n : int
-        How many rows there are.
-    ridge : float
-    bits : (D,) array
-        Of the grid of weights.
-    w : (models, H, D) array
-        The trial that is requested next.
-    best, value : arrays
-        The best weights, and what they cost, (models, H).
-    hessian : (H, D, D) or (H, D) array
-        Of the model of all rows; its diagonal where all of it would be too large for a message.
-    gradient : (models, H, D) array
-        At the best weights.
-    moves, turns : (k, models, H, D) arrays
-        With the diagonal alone: the last differences of best weights and of their gradients, the latest last.
-    fresh : bool
-        Whether the Hessian is requested.
-    held_out : float
-        Mean log loss of rows that a model was not trained on, all heads together.
+    bits: (D,), of the grid of weights.  w: (models, H, D), the trial that is requested next.  best, value: the best
+    weights, and what they cost, (models, H).  hessian: (H, D, D), of the model of all rows; (H, D), its diagonal,
+    where all of it would be too large for a message, and ``fresh`` where it is requested.  gradient: at the best
+    weights. moves, turns: (k, models, H, D), with the diagonal alone: the last differences of best weights and of
+    their gradients, the latest last.  held_out: mean log loss of rows that a model was not trained on, all heads
+    together.
     """
 
     kind: str
@@ -100,14 +80,11 @@ class Learning:
 
     @property
     def alpha(self) -> np.ndarray:
-        """No adversary."""
         return np.zeros(0)
 
 
 def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning:
-    """Before the first round: all weights 0."""
-    assert plan.method.rule is not None
-    folds, D = plan.method.rule.folds, plan.features + 1
+    folds, D = existing(plan.method.rule).folds, plan.features + 1
     w = np.zeros((folds + 1, len(heads), D))
     ridge = max(RIDGE, plan.method.ridge * plan.task.n)
     bits = WEIGHT_BITS + exponents(plan.task.encoding)
@@ -137,7 +114,6 @@ def begun(plan: Plan, kind: str, heads: tuple[Head, ...], seed: int) -> Learning
 
 
 def request(state: Learning) -> Learn:
-    """What the next round asks of every client."""
     return Learn(state.heads, state.folds, state.seed, state.fresh, state.w)
 
 
@@ -270,7 +246,6 @@ def _quasi_newton(
 
 
 def estimates_of(state: Learning, plan: Plan) -> Estimates:
-    """What was learned, for the task."""
     return Estimates(state.kind, state.heads, state.folds, state.seed, {"w": state.w})
 
 
@@ -280,6 +255,4 @@ def init(plan: Plan, beginning: Beginning) -> Learning:
 
 
 def kind_of(method: Method) -> str:
-    """The learner of this room that is meant."""
-    assert method.rule is not None
-    return "linear" if method.rule.learner == "linear" else "additive"
+    return "linear" if existing(method.rule).learner == "linear" else "additive"

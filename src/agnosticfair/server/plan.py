@@ -18,7 +18,7 @@ from agnosticfair.data.summary import (
     encoding_of,
     positive_label,
 )
-from agnosticfair.errors import DataError, SettingsError
+from agnosticfair.errors import DataError, SettingsError, existing
 from agnosticfair.learners.estimates import LABEL, Estimates, Head, heads, learned
 from agnosticfair.mathematics.basis import Basis, is_apart, is_centred, settled, width
 from agnosticfair.mathematics.fairness import Comparisons, comparisons
@@ -68,24 +68,14 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Binding:
-    """What held an ended fit's weights: both adversaries' reweightings, their cuts, and what a violation weighed."""
-
-    alpha: np.ndarray
-    C: np.ndarray
-    alphas: np.ndarray
-    cuts: np.ndarray
-    nu: float
-
-
-@dataclass(frozen=True)
 class Start:
-    """Where a fit ended, for a similar one to begin: its weights, and the reweightings that held them, where the other
-    has the same adversaries; of a limit on decisions the metric of features.  Of a rule w are the multipliers, and
-    estimates what was learned: on the same rows another fit need not learn it again."""
+    """Where a fit ended, for a similar one to begin: its weights, of a linear model with both adversaries' reweightings
+    and the metric of its features.  Of a rule w are the multipliers, and estimates what was learned: on the same rows
+    another fit need not learn it again."""
 
     w: np.ndarray
-    binding: Binding | None = None
+    alpha: np.ndarray | None = None
+    C: np.ndarray | None = None
     second_moments: np.ndarray | None = None
     estimates: Estimates | None = None
 
@@ -176,8 +166,8 @@ def sensitive_names(
     return tuple(str(name) for name in wanted)
 
 
-KMEANS_ROUNDS, MIN_ROWS = 6, 10
-"""Steps of k-means, and the rows under which a cluster's mean would say too much of each: it stays put."""
+KMEANS_ROUNDS = 6
+MIN_ROWS = 10  # of a cluster: the mean of fewer would say too much of each, and stays put
 
 
 def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
@@ -200,7 +190,6 @@ def ranges_draw(plan: Plan, seed: int) -> np.ndarray:
 
 
 def clusters_request(plan: Plan, centres: np.ndarray, step: int) -> Broadcast[Clusters]:
-    """Ask which rows are near which centre, as sums."""
     return Broadcast(step, plan.task, Clusters(centres))
 
 
@@ -306,9 +295,7 @@ def heads_of(plan: Plan) -> tuple[Head, ...]:
 
 
 def blank(plan: Plan, seed: int) -> Estimates:
-    """Estimates of all heads before anything is learned."""
-    rule, heads = plan.method.rule, heads_of(plan)
-    assert rule is not None
+    rule, heads = existing(plan.method.rule), heads_of(plan)
     if len(rule.probability) > len(heads):
         raise SettingsError(
             f"probability names {len(rule.probability)} columns, and there are {len(heads)} heads "
@@ -331,7 +318,6 @@ def blank(plan: Plan, seed: int) -> Estimates:
 
 
 def trained_heads(plan: Plan, seed: int = 0) -> tuple[Head, ...]:
-    """The heads that a learner has to train."""
     estimates = blank(plan, seed)
     return tuple(estimates.heads[h] for h in learned(estimates))
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.mathematics import program
 from agnosticfair.mathematics.basis import width
 from agnosticfair.mathematics.metrics import metric_of
 from agnosticfair.mathematics.multipliers import (
     At,
+    Coordinates,
     Mixtures,
     RateLimits,
     WorstUtility,
@@ -32,7 +33,7 @@ from agnosticfair.mathematics.program import (
 )
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.rule import ProgramSums
+from agnosticfair.protocol.requests import ProgramSums
 from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
 
 MAX_SHARE = 0.9
@@ -41,10 +42,9 @@ MAX_SHARE = 0.9
 MAX_ROUNDS = 45
 """Rounds after which no program is begun that would only say what other limits cost."""
 
-OVERALL, SETTLED, CHARGE = 0.5, 2e-3, 0.15
-"""The limit of the difference overall, as a share of tau, unless it is set.  Differences within SETTLED of the
-optimum's are converged, whatever the rounds.  CHARGE: of differences within the limits (``RateLimits.spend``), where
-both errors cost 1."""
+OVERALL = 0.5  # the limit of the difference overall, as a share of tau, unless it is set
+SETTLED = 2e-3  # converged, whatever the rounds: differences are so near to the optimum's
+CHARGE = 0.15  # of differences within the limits (``RateLimits.spend``), where both errors cost 1
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,11 @@ class ProgramState:
         there = {*at.j.tolist(), *at.other.tolist()}
         return tuple(name for p, name in enumerate(self.names) if p not in there)
 
+    @property
+    def decided(self) -> tuple[Coordinates, At]:
+        """What is compared, and the point that the rule decides by."""
+        return existing(self.inner.at), existing(self.inner.hard or self.inner.here)
+
 
 def suits(method: Method) -> bool:
     """Never by itself: a rule's learners come before it (``server.rule``)."""
@@ -85,7 +90,6 @@ def before(plan: Plan) -> Broadcast[Any] | None:
 
 
 def weight_functions(plan: Plan) -> int:
-    """K, with overall."""
     if plan.task.subgroups is not None:
         return len(plan.task.subgroups.values) + 1
     basis = plan.task.fair_basis
@@ -93,9 +97,7 @@ def weight_functions(plan: Plan) -> int:
 
 
 def limits_of(plan: Plan) -> RateLimits:
-    """What the method limits."""
-    fairness, rule = fairness_of(plan.method), plan.method.rule
-    assert rule is not None
+    fairness, rule = fairness_of(plan.method), existing(plan.method.rule)
     if metric_of(fairness.metric).bounds:
         raise SettingsError(
             f"a rule limits differences of rates, not {fairness.metric!r}: take demographic_parity, "
@@ -133,20 +135,17 @@ def limits_of(plan: Plan) -> RateLimits:
 
 def init(plan: Plan, beginning: Beginning) -> ProgramState:
     """Before the first round; or at the multipliers with which a similar program ended."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     start = None if beginning.start is None else beginning.start.w
     inner = program.init(limits_of(plan), float(plan.task.n), len(plan.compared.names), start)
     return ProgramState(inner, rule.error_costs(plan.base_rate), plan.compared.names)
 
 
 def request(state: ProgramState) -> ProgramSums:
-    """The points of the next round."""
     return ProgramSums(state.error_costs, program.request(state.aside or state.inner))
 
 
 def step(state: ProgramState, reply: Reply) -> ProgramState:
-    """One round, from the sum of all replies."""
     if state.aside is not None:
         return _with_optimum(replace(state, round=reply.round), reply)
     inner = program.step(state.inner, reply.sums)
@@ -158,8 +157,7 @@ def step(state: ProgramState, reply: Reply) -> ProgramState:
 
 def _with_optimum(state: ProgramState, reply: Reply) -> ProgramState:
     """One round of a program with larger limits."""
-    assert state.aside is not None
-    aside = program.step(state.aside, reply.sums)
+    aside = program.step(existing(state.aside), reply.sums)
     if aside.stage == "done":
         bounds = optimum(aside)
         more = (state.scale, min(bounds.utility, bounds.bound))
@@ -185,24 +183,19 @@ def _ended(state: ProgramState) -> ProgramState:
 
 def remaining(inner: State) -> float:
     """How far the smoothed rule's differences are from the optimum's."""
-    at, here = inner.at, inner.here
-    assert at is not None and here is not None  # noqa: PT018
+    at, here = existing(inner.at), existing(inner.here)
     of = inner.hard if inner.hard is not None and _unchanged(inner) else here
     return unsettled(at, of)
 
 
 def _unchanged(inner: State) -> bool:
-    """Whether the rule is the learner's own."""
     at, hard = inner.at, inner.hard
     return at is not None and hard is not None and bool((hard.x == at.zero()).all())
 
 
 def entry(state: ProgramState, accepted: bool) -> dict[str, Any]:
     """A round's record: of the accepted point, and at the end of the rule as it decides."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    at = inner.at
-    assert of is not None and at is not None  # noqa: PT018
+    inner, (at, of) = state.inner, state.decided
     false_positive, false_negative = state.error_costs
     positives = (inner.totals[0] + false_positive) / (false_negative + false_positive)
     fields = {
@@ -252,7 +245,6 @@ def start_of(state: ProgramState) -> Start | None:
 
 
 def optimum_of(state: ProgramState) -> Optimum:
-    """What can be said of the rule."""
     return replace(optimum(state.inner), further=state.further)
 
 
@@ -265,37 +257,29 @@ def statements(state: ProgramState) -> tuple[str, ...]:
 
 def coefficients_of(state: ProgramState) -> tuple[np.ndarray, float]:
     """A, (K, P), and the shift of the positive rate: what a model decides by."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    assert of is not None and inner.at is not None  # noqa: PT018
-    return inner.at.coefficients(of.x), float(of.x[-1])
+    at, of = state.decided
+    return at.coefficients(of.x), float(of.x[-1])
 
 
 def weights_of(state: ProgramState) -> np.ndarray | None:
     """How much each weight function's utility counts, (K,); None for the mean."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    assert of is not None and inner.at is not None  # noqa: PT018
-    return inner.at.weights(of.x)
+    at, of = state.decided
+    return at.weights(of.x)
 
 
 def multipliers_of(state: ProgramState) -> tuple[np.ndarray, ...]:
     """The weight function, both groups, and the multiplier of every comparison that the rule pays for, the most
     first; a positive one holds the first group back."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    assert of is not None and inner.at is not None  # noqa: PT018
-    x = of.x[: len(inner.at.k)]
+    at, of = state.decided
+    x = of.x[: len(at.k)]
     order = np.argsort(-np.abs(x), kind="stable")[: int((x != 0).sum())]
-    return inner.at.k[order], inner.at.j[order], inner.at.other[order], x[order]
+    return at.k[order], at.j[order], at.other[order], x[order]
 
 
 def by_subgroup(state: ProgramState) -> np.ndarray:
     """The largest estimated difference of decisions in every weight function but overall, (K - 1,); -inf where nothing
     can be compared."""
-    inner = state.inner
-    of = inner.hard or inner.here
-    assert of is not None and inner.at is not None  # noqa: PT018
-    differences = np.full(len(inner.limits.tau), -np.inf)
-    np.maximum.at(differences, inner.at.k, np.abs(of.differences[: len(inner.at.k)]))
+    at, of = state.decided
+    differences = np.full(len(state.inner.limits.tau), -np.inf)
+    np.maximum.at(differences, at.k, np.abs(of.differences[: len(at.k)]))
     return differences[:-1]

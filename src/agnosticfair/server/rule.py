@@ -11,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.data.axes import FINE, axes_of, axis_of_bins, bins_of
+from agnosticfair.data.axes import FINE, axes_of, axis_of_bins, edges_of
 from agnosticfair.data.summary import SummaryStatistics
 from agnosticfair.data.table import Table
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners import local
 from agnosticfair.learners.decisions import Decision, Kernels, plain
 from agnosticfair.learners.estimates import Estimates, of_all_rows
 from agnosticfair.mathematics.basis import is_apart
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Histograms
-from agnosticfair.protocol.rule import MAX_NUMBERS, Calibration
+from agnosticfair.protocol.requests import MAX_NUMBERS, Calibration, Histograms
 from agnosticfair.server import learning
 from agnosticfair.server.plan import (
     Beginning,
@@ -42,9 +41,9 @@ from agnosticfair.server.solvers import (
 )
 from agnosticfair.server.subgroup_axes import by_column, with_subgroup_set, with_subgroups
 
-BINS, MIN_BINS, ROWS = 32, 4, 300
-"""Bins of a column of numbers, as features; fewer, down to MIN_BINS, where there are less than ROWS rows for each, or
-where all models' weights would be more than MAX_NUMBERS."""
+BINS = 32  # of a column of numbers, as features;
+MIN_BINS = 4  # fewer, down to this,
+ROWS = 300  # where there are less than so many rows for each, or all models' weights would be more than MAX_NUMBERS
 
 COLUMNS = MAX_NUMBERS // FINE
 """Of numbers that are counted in one message."""
@@ -71,8 +70,7 @@ def agreed(plan: Plan, statistics: SummaryStatistics, send: Send) -> Plan:
 
 def with_bins(plan: Plan, statistics: SummaryStatistics, counts: Mapping[str, np.ndarray]) -> Plan:
     """The plan whose features have bins of the columns of numbers, too, unless the learner is linear."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     if rule.learner in UNBINNED or not isinstance(rule.learner, str):
         return plan
     models = (rule.folds + 1) * max(len(trained_heads(plan)), 1)
@@ -80,7 +78,7 @@ def with_bins(plan: Plan, statistics: SummaryStatistics, counts: Mapping[str, np
     bins = min(BINS, plan.task.n // ROWS, room // max(len(statistics.numeric), 1))
     bins = max(MIN_BINS, bins)
     edges = [
-        (name, axis_of_bins(statistics, name, counts.get(name), bins, bins_of))
+        (name, axis_of_bins(statistics, name, counts.get(name), bins, edges_of))
         for name in sorted(statistics.numeric)
     ]
     bins_here = tuple((name, cuts) for name, cuts in edges if cuts or name in statistics.missing)
@@ -132,8 +130,7 @@ def trained_here(
     plan: Plan, tables: Sequence[Table], seed: int, send: Send, start: Start | None = None
 ) -> SolverState:
     """The state before the program's first round, with estimates by a classifier of rows in one place."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     if not tables:
         raise SettingsError(
             f"learner {type(rule.learner).__name__} needs the rows in this process, as tables: take 'additive' or "
@@ -162,7 +159,6 @@ def warm(plan: Plan, seed: int, start: Start, send: Send) -> SolverState:
 
 
 def with_estimates(state: SolverState, estimates: Estimates) -> SolverState:
-    """The state whose clients know the estimates."""
     plan = replace(state.plan, task=replace(state.plan.task, estimates=estimates))
     return replace(state, plan=plan)
 

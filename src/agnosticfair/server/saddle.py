@@ -3,9 +3,8 @@
     min_w  Phi(w) = (1 - share) L(w) + share max_{alpha in A_L} L(w, alpha) + ridge |w|^2 / 2
     subject to  <C, psi(w)> <= tau  for every cut C of the fairness adversary's set
 
-as in the exact solver, whose sets, metrics and cuts these are. psi is of the decisions, or of the
-surrogate (``Network.decisions``); the gradient is the surrogate's in either case. The server keeps a pool of
-cuts, worst ones of past rounds, each with a multiplier. In a round it
+as in the exact solver, whose sets, metrics and cuts these are. psi is of the decisions; the gradient
+is the surrogate's. The server keeps a pool of cuts, worst ones of past rounds, each with a multiplier. In a round it
 
   * averages what the clients moved, w <- w + sum_k n_k (w_k - w) / n;
   * adds the cuts that are worst at w, by the exact oracle, to the pool;
@@ -29,22 +28,25 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError, SolverError
+from agnosticfair.errors import SettingsError, SolverError, existing
 from agnosticfair.mathematics.ambiguity import Ambiguity
 from agnosticfair.mathematics.quadratic import minimise
 from agnosticfair.methods import Fairness, Method, Network
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Moments, Trained, TrainNetwork
 from agnosticfair.server import adversaries
-from agnosticfair.server.plan import Beginning, Plan, Start, fairness_of
+from agnosticfair.server.plan import Beginning, Plan, Start
 
-RHO, LEAD, ASCENT = 2.0, 4.0, 2.0
-"""Steps of the multipliers, of what clients get beyond them, and of the loss adversary."""
+RHO = 2.0  # steps of the multipliers
+LEAD = 4.0  # of what clients get beyond them
+ASCENT = 2.0  # of the loss adversary
 
 NU = 2.0
 """What a violation of one costs in the merit."""
 
-PATIENCE, SETTLING, LAST = 30, 0.75, 1 / 32
+PATIENCE = 30  # rounds without a better merit after which the rate falls
+SETTLING = 0.75  # the share of the rounds after which it falls at the latest
+LAST = 1 / 32  # the share of itself that it falls to
 MEMORY = 0.9
 """Of the squared gradients, by which steps are scaled; larger ones count at once."""
 
@@ -54,12 +56,11 @@ BROKEN = 2e-3
 
 @dataclass(frozen=True)
 class SaddleState:
-    """All of the solver between two rounds. game: sets and metric as the exact solver has them, and the
-    best iterate so far.  w: what the clients are asked for next.  decay: (P,), ridge where it holds.  gram: of the
-    kernels.
-    pool: (k, G, F + 1) cuts with multipliers mu, idle for so many rounds.  before: the last round's
-    start, and the mean gradient there.  improved, mark: the round that last improved the merit by
-    tolerance, and to what."""
+    """All of the solver between two rounds. game: sets and metric as the exact solver has them.  w: what the clients
+    are asked for next.  decay: (P,), ridge where it holds.  gram: of the kernels.  pool: (k, G, F + 1) cuts with
+    multipliers mu, idle for so many rounds.  before: the last round's start, and the mean gradient there.  here: the
+    best iterate so far, of least ``merit``.  improved, mark: the round that last improved the merit by tolerance, and
+    to what."""
 
     game: adversaries.Game
     network: Network
@@ -74,6 +75,7 @@ class SaddleState:
     mu: np.ndarray
     idle: np.ndarray
     before: Trained | None = None
+    here: adversaries.Point | None = None
     round: int = 0
     merit: float = np.inf
     mark: float = np.inf
@@ -92,15 +94,10 @@ class SaddleState:
 
     @property
     def fairness(self) -> Fairness:
-        return fairness_of(self.method)
-
-    @property
-    def here(self) -> adversaries.Point | None:
-        return self.game.here
+        return self.game.fairness
 
 
 def suits(method: Method) -> bool:
-    """Networks."""
     return method.network is not None
 
 
@@ -110,16 +107,6 @@ def before(plan: Plan) -> Broadcast:
     return Broadcast(0, plan.task, Moments())
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """w: (P,), the inputs' centre and scale first.  decay: (P,), ridge where it holds.  gram: the
-    kernels' second moments."""
-
-    w: np.ndarray
-    decay: np.ndarray
-    gram: np.ndarray
-
-
 def _initial(plan: Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:
     from agnosticfair.networks import initial
 
@@ -127,33 +114,27 @@ def _initial(plan: Plan, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return initial(network.name, network.hidden, plan.features, seed)
 
 
-def drawn(plan: Plan, beginning: Beginning) -> Drawn:
-    """Inputs are centred and scaled by their moments, unit where they are constant."""
+def init(plan: Plan, beginning: Beginning) -> SaddleState:
+    """Before the first round: weights as drawn, inputs centred and scaled, unit where they are constant, no cut yet."""
     if beginning.start is not None:
         raise SettingsError("a network begins at weights drawn by its seed: leave out start")
-    assert beginning.answer is not None
-    moments, (w, pulled) = beginning.answer.sums, _initial(plan, beginning.seed)
+    moments, (w, pulled) = existing(beginning.answer).sums, _initial(plan, beginning.seed)
     x = moments["x"] / moments["mass"]
     deviation = np.sqrt(np.maximum(moments["x_squares"] / moments["mass"] - x * x, 0.0))
     w = np.concatenate([x, np.where(deviation > 1e-6, deviation, 1.0), w[2 * len(x) :]])
-    return Drawn(w, plan.method.ridge * pulled, moments["gram"])
-
-
-def init(plan: Plan, beginning: Beginning) -> SaddleState:
-    """Before the first round: weights as drawn, inputs centred and scaled, no cut yet."""
-    begun, game = drawn(plan, beginning), adversaries.game(plan)
-    none = np.zeros(0)
+    (M, F), none = plan.kernels, np.zeros(0)
+    C = np.zeros((plan.task.strata, F + 1))
     return SaddleState(
-        game,
+        adversaries.game(plan),
         plan.method.network or Network(),
         beginning.seed,
-        begun.w,
-        begun.decay,
-        begun.gram,
-        game.alpha,
-        C=np.zeros_like(game.C),
-        squares=np.zeros_like(begun.w),
-        pool=np.zeros((0, *game.C.shape)),
+        w,
+        decay=plan.method.ridge * pulled,
+        gram=moments["gram"],
+        alpha=np.full(M, 1.0 / M),
+        C=C,
+        squares=np.zeros_like(w),
+        pool=np.zeros((0, *C.shape)),
         mu=none,
         idle=none,
     )
@@ -161,7 +142,7 @@ def init(plan: Plan, beginning: Beginning) -> SaddleState:
 
 def worst_cases(state: SaddleState) -> tuple[float, float]:
     """Of the best iterate."""
-    return adversaries.worst_cases(state.game)
+    return adversaries.worst_cases(state.game, state.here)
 
 
 def start_of(state: SaddleState) -> Start | None:
@@ -184,12 +165,11 @@ def _settling_rounds(state: SaddleState) -> int:
 
 
 def request(state: SaddleState) -> TrainNetwork:
-    """What the next round asks of every client."""
     network = state.network
     # a weight whose gradients were tiny so far must not leap
     floor = 1e-2 * np.sqrt(state.squares.mean()) if state.round else 1.0
     return TrainNetwork(
-        surrogate=fairness_of(state.method).measured,
+        surrogate=state.fairness.measured,
         share=state.method.share,
         seed=state.seed,
         rate=rate(state),
@@ -207,22 +187,15 @@ def request(state: SaddleState) -> TrainNetwork:
 
 
 def constrained(state: SaddleState, sums: Mapping[str, np.ndarray]) -> np.ndarray:
-    """psi, (G, F + 1): of what the constraint is about."""
-    of_rates = fairness_of(state.method).measured.kind == "sigmoid"
-    return sums["psi_hat" if state.network.decisions and of_rates else "psi_g"]
+    """psi, (G, F + 1): of what the constraint is about, decisions or losses."""
+    return sums["psi_g" if state.fairness.measured.kind == "loss" else "psi_hat"]
 
 
 def evaluate(state: SaddleState, sums: Mapping[str, np.ndarray]) -> adversaries.Point:
     """Phi and the worst difference at w over the whole of both sets, to the oracle's precision, with the
     worst cuts. A nominal cut counts in units of tau, as all do."""
-    loss, alpha = adversaries.loss_of(state.game, sums)
-    psi, minimum = constrained(state, sums), 0.25 * state.fairness.tau
-    cuts = adversaries.cuts_at(state.game, psi, sums)
-    values = np.einsum("kgm,gm->k", cuts, psi)
-    worst = float(values.max(initial=0.0))
-    cuts = cuts[values > minimum]
-    loss += float(state.decay @ (state.w * state.w)) / 2
-    return adversaries.Point(state.w, sums, loss, worst, alpha, cuts)
+    penalty = float(state.decay @ (state.w * state.w)) / 2
+    return adversaries.evaluate(state.game, state.w, sums, constrained(state, sums), penalty)
 
 
 def ascended(A: Ambiguity, alpha: np.ndarray, psi_L: np.ndarray, step: float) -> np.ndarray:
@@ -288,7 +261,7 @@ def products(pool: np.ndarray, gram: np.ndarray) -> np.ndarray:
 def with_multipliers(state: SaddleState, sums: Mapping[str, np.ndarray]) -> SaddleState:
     """New multipliers, and with them C, the cuts' weighted sum, for the clients."""
     pool, game, k = state.pool, state.game, len(state.pool)
-    gap = np.einsum("kgm,gm->k", pool, constrained(state, sums)) - state.fairness.tau
+    gap = adversaries.values(pool, constrained(state, sums)) - state.fairness.tau
     client_cuts = adversaries.for_clients(pool, game, sums)
     Q = game.n * products(client_cuts, state.gram)
     gain = state.network.rate / (rate(state) or state.network.rate)
@@ -306,13 +279,13 @@ def step(state: SaddleState, reply: Reply) -> SaddleState:
     if not state.round:
         state = replace(state, game=adversaries.begun(state.game, sums))
     sums = adversaries.drawn_together(state.game, sums)
-    here, fairness = evaluate(state, sums), fairness_of(state.method)
+    here = evaluate(state, sums)
     if not np.isfinite(here.loss) or not np.isfinite(sums["moved"]).all():
         raise SolverError(
             f"the fit diverged in round {reply.round}: the loss is {here.loss}; lower the network's rate, "
             f"which is {state.network.rate:g}"
         )
-    merit, used = here.merit(NU, fairness.tau), rate(state)
+    merit, used = here.loss + NU * max(here.worst - state.fairness.tau, 0.0), rate(state)
     state = _judged(replace(state, round=reply.round), here, merit)
     gradient, squares = (sums[name] / sums["mass"] for name in ("gradient", "squares"))
     keep = MEMORY if reply.round > 1 else 0.0
@@ -324,7 +297,7 @@ def step(state: SaddleState, reply: Reply) -> SaddleState:
         "multiplier": float(state.mu.sum()),
     }
     entry |= {"rate": used, "accuracy": float(sums["correct"]) / state.game.n}
-    entry |= adversaries.positive_in(sums, state.game)
+    entry |= adversaries.positive_in(state.game, sums)
     A = Ambiguity(sums["psi_theta_L"], state.game.n, state.method.bound)
     alpha = ascended(A, state.alpha, sums["psi_L"], ASCENT)
     new_cuts = here.cuts if reply.round > 1 else here.cuts[:0]
@@ -342,7 +315,7 @@ def step(state: SaddleState, reply: Reply) -> SaddleState:
 def _judged(state: SaddleState, here: adversaries.Point, merit: float) -> SaddleState:
     """Keep the best iterate, and begin to settle where none was better for long."""
     if merit < state.merit:
-        state = replace(state, game=replace(state.game, here=here, w=here.w))
+        state = replace(state, here=here)
     if merit < state.mark - state.method.tolerance:
         state = replace(state, improved=state.round, mark=merit)
     state = replace(state, merit=min(merit, state.merit))
@@ -359,16 +332,15 @@ def _ended(state: SaddleState) -> SaddleState:
     over = begun is not None and state.round - begun >= _settling_rounds(state)
     if not over and state.round < state.method.max_rounds:
         return state
-    best = state.game.here
-    assert best is not None
+    best = existing(state.here)
     recent = np.array([[entry["loss"], entry["worst"]] for entry in state.history[-5:]])
     still = bool((np.ptp(recent, axis=0) < 10 * state.method.tolerance).all())
     # a network that hardly moves is still, too
     watched = state.round > PATIENCE and state.improved > 1
-    within_tau = best.worst <= fairness_of(state.method).tau + BROKEN
+    within_tau = best.worst <= state.fairness.tau + BROKEN
     outcome = "converged" if over and still and watched and within_tau else "rounds"
     # the last entry is of what the fit ends with
     entry = {**state.history[-1], "loss": best.loss, "worst": best.worst, "merit": state.merit}
     entry["accuracy"] = float(best.sums["correct"]) / state.game.n
-    entry |= adversaries.positive_in(best.sums, state.game)
+    entry |= adversaries.positive_in(state.game, best.sums)
     return replace(state, w=best.w, outcome=outcome, history=(*state.history[:-1], entry))

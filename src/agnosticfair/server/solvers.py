@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners.estimates import Estimates
 from agnosticfair.methods import Method
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import Request
-from agnosticfair.server import averaging, boosted, deciding, exact, learning, program, saddle
+from agnosticfair.server import averaging, boosted, exact, learning, program, saddle
 from agnosticfair.server.plan import Beginning, Plan, Start
 
 
@@ -67,7 +67,7 @@ class Solver(Steps, Protocol):
         ...
 
     def worst_cases(self, state: Any) -> tuple[float, float]:
-        """The worst difference over the set, of the surrogate and of the true decisions; nan if unknown."""
+        """The worst difference over the set, of what is limited and of decisions; nan if unknown."""
         ...
 
     def start_of(self, state: Any) -> Start | None:
@@ -87,7 +87,6 @@ class Trainer(Steps, Protocol):
 SOLVERS: dict[str, Solver] = {
     "averaging": averaging,
     "saddle": saddle,
-    "deciding": deciding,
     "program": program,
     "exact": exact,
 }
@@ -114,9 +113,10 @@ MARGIN = 1e-3
 """By how much of the mean log loss another learner must be better on held-out rows than the additive one, which can be
 drawn and costs few rounds."""
 
-CANDIDATES, TREES_FROM = ("additive", "trees"), 20_000
-"""What 'auto' tries: trees from so many rows on. Below, trees were never better on held-out rows (seeds 0 to 4: COMPAS,
-OULAD, law), and take fifty times the rounds."""
+CANDIDATES = ("additive", "trees")  # what 'auto' tries
+TREES_FROM = 20_000
+"""Rows from which on it tries trees. Below, they were never better on held-out rows (seeds 0 to 4: COMPAS, OULAD, law),
+and take fifty times the rounds."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,7 @@ class Learned:
 
 def learners_to_try(plan: Plan) -> tuple[str, ...]:
     """The learners that are trained, of which the best on held-out rows is taken."""
-    rule = plan.method.rule
-    assert rule is not None
+    rule = existing(plan.method.rule)
     if rule.learner == "auto":
         return CANDIDATES if plan.n >= TREES_FROM else CANDIDATES[:1]
     name = "additive" if rule.learner == "given" else rule.learner

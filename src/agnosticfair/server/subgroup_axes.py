@@ -14,7 +14,7 @@ import numpy as np
 
 from agnosticfair.data.axes import axes_of, chosen_columns
 from agnosticfair.data.summary import SummaryStatistics
-from agnosticfair.errors import SettingsError
+from agnosticfair.errors import SettingsError, existing
 from agnosticfair.learners.estimates import strata
 from agnosticfair.mathematics.basis import constant
 from agnosticfair.mathematics.scores import Points
@@ -29,8 +29,13 @@ from agnosticfair.mathematics.subgroups import (
     triples,
 )
 from agnosticfair.protocol.messages import Broadcast, Reply
-from agnosticfair.protocol.requests import Histograms, SubgroupSet
-from agnosticfair.protocol.rule import MAX_NUMBERS, ProgramSums, SubgroupMasses
+from agnosticfair.protocol.requests import (
+    MAX_NUMBERS,
+    Histograms,
+    ProgramSums,
+    SubgroupMasses,
+    SubgroupSet,
+)
 from agnosticfair.server import program
 from agnosticfair.server.plan import Plan, fairness_of
 
@@ -50,7 +55,6 @@ def histograms_request(plan: Plan, statistics: SummaryStatistics) -> Broadcast[H
 
 
 def by_column(request: Broadcast[Histograms], total: Reply) -> dict[str, np.ndarray]:
-    """The counts of each column."""
     return dict(zip(request.request.columns, total.sums["counts"], strict=True))
 
 
@@ -64,17 +68,14 @@ def with_axes(plan: Plan, statistics: SummaryStatistics, counts: Mapping[str, np
 
 
 def axes_in(plan: Plan) -> tuple[Axis, ...]:
-    assert plan.task.subgroups is not None
-    return plan.task.subgroups.agreed[0]
+    return existing(plan.task.subgroups).agreed[0]
 
 
 def subgroups_in(plan: Plan) -> list[Subgroup]:
-    assert plan.task.subgroups is not None
-    return plan.task.subgroups.agreed[1]
+    return existing(plan.task.subgroups).agreed[1]
 
 
 def subgroup_names(plan: Plan) -> tuple[str, ...]:
-    """Every subgroup in words."""
     axes = axes_in(plan)
     return tuple(subgroup_name(axes, subgroup) for subgroup in subgroups_in(plan))
 
@@ -132,8 +133,7 @@ def pairs_fit(plan: Plan, axes: Sequence[Axis]) -> bool:
 
 
 def _groups(plan: Plan) -> int:
-    assert plan.task.estimates is not None
-    return len(strata(plan.task.estimates.heads))
+    return len(strata(existing(plan.task.estimates).heads))
 
 
 def enough_people(
@@ -141,8 +141,7 @@ def enough_people(
 ) -> list[Subgroup]:
     """The subgroups of at most two values of these axes with enough expected people, those with the most where there
     are too many for a message.  beside: how many others there are."""
-    assert plan.method.rule is not None
-    min_people = plan.method.rule.min_people
+    min_people = existing(plan.method.rule).min_people
     masses = send(Broadcast(0, with_subgroup_set(plan, axes, []).task, SubgroupMasses())).sums[
         "masses"
     ]
@@ -161,8 +160,7 @@ def narrowed(
 ) -> tuple[list[Subgroup], str]:
     """Single values of all columns, and pairs of the columns of which a value has the largest differences; and what is
     said of it."""
-    rule, every = plan.method.rule, single_values(axes)
-    assert rule is not None
+    rule, every = existing(plan.method.rule), single_values(axes)
     one = with_subgroup_set(plan, axes, every)
     enough = comparable(plan, send(Broadcast(0, one.task, SubgroupMasses())).sums["masses"])
     subgroups = [
@@ -196,8 +194,7 @@ def narrowed(
 
 def differences(plan: Plan, send: Send) -> np.ndarray:
     """The largest difference of compared groups' rates in every subgroup, (M,), by the learner's own decisions."""
-    rule, compared = plan.method.rule, plan.compared
-    assert rule is not None
+    rule, compared = existing(plan.method.rule), plan.compared
     K, P = len(subgroups_in(plan)) + 1, len(compared.names)
     points = Points(np.zeros((1, K, P)), np.zeros(1), np.zeros(1), masses=True)
     request = ProgramSums(rule.error_costs(plan.base_rate), points)
@@ -213,10 +210,9 @@ def with_triples(plan: Plan, send: Send) -> Plan:
     candidates = triples(pairs)
     if not candidates:
         return plan
-    assert plan.method.rule is not None
     deeper = with_subgroup_set(plan, axes, candidates)
     masses = send(Broadcast(0, deeper.task, SubgroupMasses())).sums["masses"]
-    enough = comparable(plan, masses) >= plan.method.rule.min_people
+    enough = comparable(plan, masses) >= existing(plan.method.rule).min_people
     chosen = [subgroup for subgroup, on in zip(candidates, enough, strict=True) if on]
     return with_subgroup_set(plan, axes, pairs + chosen)
 
@@ -224,8 +220,7 @@ def with_triples(plan: Plan, send: Send) -> Plan:
 def comparable(plan: Plan, masses: np.ndarray) -> np.ndarray:
     """The expected people of the smaller of the two largest groups that are compared, the most of all comparisons:
     (C, ...) to (...)."""
-    assert plan.task.estimates is not None
-    strata_here = strata(plan.task.estimates.heads)
+    strata_here = strata(existing(plan.task.estimates).heads)
     compared = dict.fromkeys((stratum.features, stratum.label) for stratum in strata_here)
     of_each = [
         np.sort(

@@ -83,8 +83,6 @@ def request_check(*steps: str) -> Callable[[Check], Check]:
 
 
 def task_check(name: str) -> Callable[..., Any]:
-    """Know the check of a field of the task."""
-
     def known(check: Callable[[Judgement, Task], None]) -> Callable[[Judgement, Task], None]:
         TASK[name] = check
         return check
@@ -104,10 +102,7 @@ def need(holds: object, cause: str) -> None:
 def check_request(by: Judgement, step: str, broadcast: Broadcast[Any], known: bool = False) -> None:
     """Raise, with the cause, unless the site answers this request.  known: whether its task was judged before."""
     need(step in CHECKS, f"there is no check of the step {step!r}")
-    need(
-        broadcast.request.step == step,
-        f"the request is of {broadcast.request.step!r}, not {step!r}",
-    )
+    need(broadcast.request.step == step, f"the request is of {broadcast.request.step!r}")
     if broadcast.task.clients:
         if not known:
             check_task(by, broadcast.task)
@@ -152,14 +147,9 @@ def _around(
     """An encoding of other sites' values, too, has this site's columns, ranges and categories."""
     ranges = {name: (low, high) for name, low, high in request.numeric}
     values = {name: {*known} for name, known in request.categorical}
-    need(
-        {*ranges} == {name for name, *_ in agreed_encoding.numeric},
-        "its columns of numbers are others",
-    )
-    need(
-        {*values} == {name for name, _ in agreed_encoding.categorical},
-        "its columns of categories are others",
-    )
+    known_columns = (agreed_encoding.numeric, agreed_encoding.categorical)
+    agreed_names = [{name for name, *_ in columns} for columns in known_columns]
+    need([{*ranges}, {*values}] == agreed_names, "its columns are others")
     need({*request.missing} >= {*agreed_encoding.missing}, "numbers that are missing have no place")
     for name, (low, high) in known_ranges.items():  # an empty one is in all
         need(
@@ -173,10 +163,8 @@ def _around(
 def check_bins(by: Judgement, name: str, edges: Sequence[float], fold: Fold | None) -> None:
     """Bins are the schema's; without one, enough rows lie in each."""
     need(name in by.outline.numeric, f"{name!r} is no column of numbers")
-    need(
-        list(edges) == sorted({*edges}) and all(map(isfinite, edges)),
-        f"the edges of {name!r} do not ascend",
-    )
+    need(all(map(isfinite, edges)), f"the edges of {name!r} are not finite")
+    need(list(edges) == sorted({*edges}), f"the edges of {name!r} do not ascend")
     declared = tuple(by.outline.bins.get(name, ()))
     if declared or (by.declared and not by.policy.rehearsal):
         return need(tuple(edges) == declared, f"the bins of {name!r} are not the schema's")
@@ -189,10 +177,8 @@ def check_bins(by: Judgement, name: str, edges: Sequence[float], fold: Fold | No
 
 @task_check("positive")
 def _positive(by: Judgement, task: Task) -> None:
-    need(
-        not by.declared or task.positive in by.outline.labels,
-        "the positive label is not the schema's",
-    )
+    good = not by.declared or task.positive in by.outline.labels
+    need(good, "the positive label is not the schema's")
 
 
 @task_check("sensitive_features")
@@ -218,10 +204,8 @@ def _clients(by: Judgement, task: Task) -> None:
     need(list(task.clients) == sorted(requested), "the sites are not listed once each")
     if not policy.sites:
         return
-    need(
-        policy.site in requested and requested <= {*policy.sites},
-        "the sites are not those of the list",
-    )
+    need(policy.site in requested, "the site is not among its sites")
+    need(requested <= {*policy.sites}, "the sites are not those of the list")
     enough = len(requested) >= policy.min_sites and policy.may_drop
     need(enough or requested == {*policy.sites}, "some sites of the list are left out")
 
@@ -247,10 +231,8 @@ def check_centres(by: Judgement, task: Task) -> None:
     if task.centres is None:
         return
     widths = {task.encoding.width, without_bins(task.encoding).width}
-    need(
-        task.centres.ndim == 2 and task.centres.shape[1] in widths,
-        "centres are not of the encoding",
-    )
+    need(task.centres.ndim == 2, "centres are no rows")
+    need(task.centres.shape[1] in widths, "centres are not of the encoding")
     need(len(task.centres) <= MAX_KERNELS, "there are too many centres")
     need(np.isfinite(task.centres).all(), "centres are not finite")
 
@@ -346,9 +328,7 @@ request_check("sums", "trials", "average", "moments", "train", "decisions")(_num
 
 @request_check("subgroup_counts", "subgroup_decisions")
 def _over_subgroups(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    named = broadcast.task.subgroups
-    need(named is not None, "there are no subgroups in the task")
-    assert named is not None
+    need(broadcast.task.subgroups is not None, "there are no subgroups in the task")
     _numbers(by, broadcast)
 
 
@@ -376,10 +356,8 @@ def _histograms(by: Judgement, broadcast: Broadcast[Any]) -> None:
     ranges = {name: (low, high) for name, low, high in task.encoding.numeric}
     need(not by.declared or by.policy.rehearsal, "with a schema its bins are declared")
     need(len({*request.columns}) == len(request.columns), "a column is named twice")
-    need(
-        request.low.shape == request.high.shape == (len(request.columns),),
-        "there is not one range for each column",
-    )
+    good = request.low.shape == request.high.shape == (len(request.columns),)
+    need(good, "there is not one range for each column")
     for name, low, high in zip(request.columns, request.low, request.high, strict=True):
         need(name in ranges, f"{name!r} is no column of numbers")
         need(ranges[name] == (low, high), f"the range of {name!r} is not the task's")
@@ -402,10 +380,8 @@ def _plan(by: Judgement, broadcast: Broadcast[Any]) -> None:
 
 
 def _noise(z: float | np.ndarray) -> None:
-    low, high = NOISE
-    need(
-        np.all((np.asarray(z) >= low) & (np.asarray(z) <= high)), "the noise has no such multiplier"
-    )
+    (low, high), z = NOISE, np.asarray(z)
+    need(((z >= low) & (z <= high)).all(), "the noise has no such multiplier")
 
 
 @request_check(
@@ -416,8 +392,5 @@ def check_private_step(by: Judgement, broadcast: Broadcast[Any]) -> None:
     subgroups = np.zeros((0, 1, 2)) if task.subgroups is None else task.subgroups.values
     need((subgroups[:, 1:, 0] < 0).all(), "subgroups are of one value each")
     need(covered(broadcast), "its noise does not cover the request")
-    need(
-        request.max_rows == by.policy.site_rows,
-        "it hides rows, or itself, and is asked for the other",
-    )
+    need(request.max_rows == by.policy.site_rows, "rows are hidden, or sites, and not the other")
     _noise(request.z)

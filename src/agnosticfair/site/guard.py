@@ -30,11 +30,11 @@ from agnosticfair.errors import (
     needing,
 )
 from agnosticfair.protocol.engines import Engine
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.messages import Broadcast, Reply
 from agnosticfair.protocol.requests import UNCOUNTED, SubgroupCounts, SubgroupSet, Summary, Task
 from agnosticfair.protocol.secure.keys import Roster, check_roster, new_identity
-from agnosticfair.protocol.secure.site import SecureSite
+from agnosticfair.protocol.secure.sessions import SecureSite
 from agnosticfair.site import ruled  # noqa: F401 (its checks are known by importing it)
 from agnosticfair.site.checks import Judgement, check_request, need
 from agnosticfair.site.policy import MAX_FOLDS, Refused, SitePolicy
@@ -85,27 +85,13 @@ class Quiet:
 
 @dataclass
 class Guard:
-    """A site behind its policy.
+    """A site behind its policy; ``answer`` goes from (step, request) to the answer, with noise where the policy has
+    epsilon.
 
-    Parameters
-    ----------
-    policy : SitePolicy
-    answer : callable
-        From (step, request) to the answer, with noise where the policy has epsilon.
-    pinned : dict
-        By session, what its first task settled.
-    edges : dict
-        By column and fold, all edges of the bins that were answered; None once some were refused.
-    enough : dict
-        By fold of the task and fold of the learners, which value has too few rows, in words.
-    judged : list of str
-        The ids of the last tasks that were taken.
-    seed : int, optional
-        That deals rows to folds, once one was answered for.
-    path : Path, optional
-        A file of ``edges``, which outlive the process.
-    rows : str
-        A digest of the rows that these edges are of.
+    ``pinned`` is, by session, what its first task settled; ``edges``, by column and fold, all edges of the bins that
+    were answered, None once some were refused; they are of the rows of digest ``rows``, and outlive the process in
+    the file ``path``. ``enough`` says, by fold of the task and fold of the learners, which value has too few rows;
+    ``judged`` has the ids of the last tasks that were taken; ``seed`` deals rows to folds, once one was answered for.
     """
 
     policy: SitePolicy
@@ -233,7 +219,6 @@ class Guard:
         return self.edges[column, fold] is not None
 
     def _save(self) -> None:
-        """Write the edges down, before anything is answered."""
         if self.path is not None:
             edges = [
                 [column, None if fold is None else [fold.number, fold.of, fold.seed], known]
@@ -257,7 +242,6 @@ def _learner_folds(request: Broadcast[Any]) -> tuple[int, int]:
 
 
 def _read_edges(path: Path, rows: str) -> dict[tuple[str, Fold | None], tuple[float, ...] | None]:
-    """The edges that were answered for these rows."""
     try:
         content = json.loads(path.read_text())
         return {
@@ -292,7 +276,8 @@ def rehearsed(
         raise SettingsError(
             "secure sums over an engine need its sites' public keys: give them as secure={site: key}"
         )
-    check_installed()
+    with needing("secure", "secure sums need the package 'cryptography'"):
+        import cryptography  # noqa: F401
     identities = [new_identity(name) for name in engine.clients()]
     roster = {identity.site: identity.public for identity in identities}
     check_roster(roster, 2)
@@ -327,9 +312,3 @@ def rehearsal_policy(
     common = SitePolicy("", sites, False, epsilon, schema, min_rows=1, site_rows=site_rows)
     values: dict[str, Any] = dict.fromkeys(consents, True)
     return replace(common, fold_seed=None, rehearsal=True, **values)
-
-
-def check_installed() -> None:
-    """Raise, with the remedy, where the library of ciphers is missing."""
-    with needing("secure", "secure sums need the package 'cryptography'"):
-        import cryptography  # noqa: F401

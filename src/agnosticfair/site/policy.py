@@ -40,39 +40,19 @@ class Refused(FederationError):
 
 @dataclass(frozen=True)
 class SitePolicy:
-    """What a site answers.
+    """What a site answers, of all ``sites`` of its list; empty where it has none.
 
-    Parameters
-    ----------
-    site : str
-        Its name.
-    sites : tuple of str
-        All sites of its list; empty where it has none.
-    masks, epsilon : bool, float
-        Whether its sums leave masked only, and with noise only (0 for none).
-    schema : Schema, optional
-        Columns, ranges, categories, groups and bins that it signed off.
-    min_rows : int
-        Rows of every group, in every fold, of every bin, and of every value that it names.
-    min_sites : int
-        The fewest sites of a total.
-    may_drop : bool
-        Whether it goes on with fewer sites than are on its list.
-    shows_rows : bool
-        Whether it offers rows as kernel centres.
-    shares_site_totals : bool
-        Whether totals may have a block of its own: by it the coordinator reads this site's sums.
-    shares_cluster_means : bool
-        Whether it adds up the rows nearest to centres that the coordinator names.
-    folds, fold_seed : tuple of int, int or None
-        The agreed numbers of folds, and the seed that deals rows to them; None for the first seed that comes.
-    site_rows : int
-        Rows that it adds at most, where it is hidden as a whole; 0 where its rows are.
-    rehearsal : bool
-        Whether all sites are in this process: then the first task of a session is the agreed one.
+    masks, epsilon: whether its sums leave masked only, and with noise only (0 for none)
+    schema: columns, ranges, categories, groups and bins that it signed off
+    min_rows: of every group, in every fold, of every bin, and of every value that it names
+    min_sites, may_drop: the fewest of a total; whether fewer than are on its list will do
+    shows_rows: whether it offers rows as kernel centres
+    shares_site_totals: whether totals may have a block of its own: by it the coordinator reads this site's sums
+    shares_cluster_means: whether it adds up the rows nearest to centres that the coordinator names
+    folds, fold_seed: the agreed numbers of folds, and the seed that deals rows to them; None for the first that comes
+    site_rows: rows that it adds at most, where it is hidden as a whole; 0 where its rows are
+    rehearsal: all sites are in this process, and the first task of a session is the agreed one
 
-    Examples
-    --------
     >>> SitePolicy("north", masks=True).hidden
     True
     """

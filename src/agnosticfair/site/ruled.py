@@ -16,6 +16,7 @@ import numpy as np
 from agnosticfair.data.axes import Binning
 from agnosticfair.data.records import taken_apart
 from agnosticfair.data.summary import MAX_GROUPS
+from agnosticfair.errors import existing
 from agnosticfair.learners.estimates import LEARNERS, Estimates, Head, learned, strata
 from agnosticfair.learners.local import LOCAL
 from agnosticfair.learners.trees import binning_of, forests_of
@@ -41,8 +42,7 @@ from agnosticfair.site.policy import MAX_FOLDS
 
 @task_check("estimates")
 def _estimates(by: Judgement, task: Task) -> None:
-    estimates = task.estimates
-    assert estimates is not None
+    estimates = existing(task.estimates)
     alone = estimates.kind in ("linear", "additive") and not (estimates.folds or estimates.aware)
     alone = alone and not any(estimates.columns)
     need(alone or not by.policy.epsilon, "such estimates are not answered under epsilon")
@@ -51,10 +51,7 @@ def _estimates(by: Judgement, task: Task) -> None:
     need(estimates.heads and not estimates.heads[0].features, "the first head is not the label's")
     need(estimates.folds in (0, *by.policy.folds), f"{estimates.folds} folds are not agreed on")
     check_fold_seed(by, estimates.seed)
-    need(
-        not estimates.columns or len(estimates.columns) == len(estimates.heads),
-        "heads lack columns",
-    )
+    need(len(estimates.columns) in (0, len(estimates.heads)), "heads lack columns")
     for name in filter(None, estimates.columns):
         # its range was sent before: whether a row lies outside would be an answer
         low, high = by.outline.numeric.get(name, (-1.0, -1.0))
@@ -80,12 +77,10 @@ def _arrays(by: Judgement, request: Estimates, task: Task) -> None:
 
 @task_check("rule")
 def _rule(by: Judgement, task: Task) -> None:
-    rule = task.rule
-    assert rule is not None
+    rule = existing(task.rule)
     need(task.estimates is not None, "a rule lacks estimates")
-    assert task.estimates is not None
     need(np.isfinite(rule.coefficients).all() and isfinite(rule.shift), "a rule is not finite")
-    need(all(isfinite(price) and price > 0 for price in rule.error_costs), "its prices are none")
+    _prices(rule.error_costs)
     need(rule.weights is None or np.isfinite(rule.weights).all(), "a rule is not finite")
     size = 1
     if rule.subgroups is not None:
@@ -95,9 +90,13 @@ def _rule(by: Judgement, task: Task) -> None:
         check_kernels(by, rule.kernels.basis)
         check_centres(by, replace(task, centres=rule.kernels.centres))
         size = rule.kernels.size + 1
-    shape = size, len(strata(task.estimates.heads))
+    shape = size, len(strata(existing(task.estimates).heads))
     need(rule.coefficients.shape == shape, "a rule has not a coefficient for each subgroup")
     need(rule.weights is None or rule.weights.shape == shape[:1], "a rule has odd weights")
+
+
+def _prices(prices: Sequence[float]) -> None:
+    need(all(isfinite(price) and price > 0 for price in prices), "its prices are none")
 
 
 def _heads(by: Judgement, heads: Sequence[Head]) -> None:
@@ -130,7 +129,6 @@ def _learn(by: Judgement, broadcast: Broadcast[Any]) -> None:
 
 
 def _trained(by: Judgement, broadcast: Broadcast[Any]) -> None:
-    """Folds and heads of a learner."""
     request = broadcast.request
     need(not by.policy.epsilon, "learners are not answered under epsilon")
     _heads(by, request.heads)
@@ -194,10 +192,7 @@ def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
     for name, value in taken_apart(request)[1].items():
         need(np.isfinite(value).all(), f"{name!r} is not finite")
     if request.step == "program":
-        need(
-            all(isfinite(price) and price > 0 for price in request.error_costs),
-            "its prices are none",
-        )
+        _prices(request.error_costs)
         _points(request.points, task)
         few = request.points.directions is not None and task.n // HESSIAN_ROWS > MAX_FOLDS
         # the draw of rows is a fold whose number is sent: n
@@ -207,8 +202,7 @@ def _estimated(by: Judgement, broadcast: Broadcast[Any]) -> None:
 def _points(points: Points, task: Task) -> None:
     """Shapes that the task settles, and directions that are there: of others only rows near the threshold would fail,
     and a refusal would tell whether the site has one."""
-    assert task.estimates is not None
-    T, K, P = len(points.A), _weight_functions(task), len(strata(task.estimates.heads))
+    T, K, P = len(points.A), _weight_functions(task), len(strata(existing(task.estimates).heads))
     shapes = [(points.A, (T, K, P)), (points.nu, (T,)), (points.eps, (T,))]
     shapes += [] if points.W is None else [(points.W, (T, K))]
     if (at := points.directions) is not None:
@@ -224,7 +218,6 @@ def _points(points: Points, task: Task) -> None:
 
 
 def _weight_functions(task: Task) -> int:
-    """How many there are of a program, with overall."""
     if task.subgroups is not None:
         return len(task.subgroups.values) + 1
     constant = task.fair_basis.kind == "constant"

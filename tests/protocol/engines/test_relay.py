@@ -9,9 +9,8 @@ from helpers import dealt, small_table
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit, in_process
 from agnosticfair.methods import method
-from agnosticfair.protocol.engines.in_process import InProcess
 from agnosticfair.protocol.engines.relay import Relay
-from agnosticfair.protocol.engines.seam import Failure
+from agnosticfair.protocol.engines.seam import Failure, InProcess
 from agnosticfair.protocol.faults import Policy
 from agnosticfair.protocol.messages import Masked, Reply, together
 from agnosticfair.protocol.secure.keys import relays

@@ -17,7 +17,7 @@ from helpers import dealt, small_table
 
 pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 
-from agnosticfair.data.axes import edges_of, histogram
+from agnosticfair.data.axes import edges_at_quantiles, histogram, round_cuts
 from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import summary_statistics
@@ -25,7 +25,7 @@ from agnosticfair.deploy import coordinator, node
 from agnosticfair.deploy import site as site_process
 from agnosticfair.deploy.folder import RUN
 from agnosticfair.deploy.node import Joined
-from agnosticfair.deploy.results import publish
+from agnosticfair.deploy.runner import publish
 from agnosticfair.errors import FederationError, ModelError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.methods import METHODS, Network, method
@@ -590,8 +590,7 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
 def test_secure_sums_over_a_line_give_the_same_model(name, network, files, tmp_path):
     if network and (METHODS[name].rule is not None or METHODS[name].averaging is not None):
         return  # they train none
-    from agnosticfair.deploy.masking import LIST, first_list, read_key_list
-    from agnosticfair.deploy.secrets import key_pair, masking_key
+    from agnosticfair.deploy.secrets import LIST, first_list, key_pair, masking_key, read_key_list
 
     pairs = {key: key_pair(key) for key in files}
     lists, _ = first_list({key: masking_key(pair[".pub"]) for key, pair in pairs.items()})
@@ -705,7 +704,10 @@ def test_under_a_schema_and_masks_there_is_a_certificate(files, tmp_path):
 def with_bins(schema):
     """The schema with the bins that its command drafts."""
     ranges = schema.numeric.items()
-    found = {k: edges_of(histogram(ROWS.numeric[k], *ends), *ends, 4) for k, ends in ranges}
+    found = {
+        k: edges_at_quantiles(round_cuts(*ends), histogram(ROWS.numeric[k], *ends), 4)
+        for k, ends in ranges
+    }
     return replace(schema, bins=found)
 
 
@@ -717,11 +719,11 @@ def test_sites_are_held_to_a_limit_under_masks(files, tmp_path, monkeypatch):
     from agnosticfair.data.schema import schema_of
     from agnosticfair.deploy.folder import Federation, read_config, write_folder
     from agnosticfair.deploy.node import read_site
-    from agnosticfair.protocol.secure import site as secure_site
+    from agnosticfair.protocol.secure import sessions
 
     monkeypatch.setattr(limits, "MAX_FITS", 3)
     monkeypatch.setattr(limits, "SURE", 0.5)  # several models are within the limit
-    monkeypatch.setattr(secure_site, "SESSIONS", 2)  # a fit's own, and the one that counts models
+    monkeypatch.setattr(sessions, "SESSIONS", 2)  # a fit's own, and the one that counts models
     promised = {"limit": 0.8, "confidence": 0.95, "precision": 0.5}
     run = {"method": "rule", "positive": "yes", **promised}
     schema = with_bins(schema_of(summary_statistics(ROWS, "all"), "y"))

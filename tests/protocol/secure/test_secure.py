@@ -12,9 +12,8 @@ from scipy.stats import chisquare
 
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.mathematics.fairness import Surrogate
-from agnosticfair.protocol.engines.in_process import InProcess
+from agnosticfair.protocol.engines.seam import InProcess
 from agnosticfair.protocol.faults import Coordinator
-from agnosticfair.protocol.grid import base_bits, on_grid, rounded
 from agnosticfair.protocol.messages import (
     Agreement,
     Broadcast,
@@ -22,7 +21,10 @@ from agnosticfair.protocol.messages import (
     Offer,
     Reply,
     add_up,
+    base_bits,
+    on_grid,
     pack,
+    rounded,
     unpack,
 )
 from agnosticfair.protocol.requests import UNCOUNTED, Sums
@@ -35,8 +37,7 @@ from agnosticfair.protocol.secure.masks import (
     request_digest,
     streams,
 )
-from agnosticfair.protocol.secure.site import SESSIONS, SecureSite
-from agnosticfair.protocol.secure.totals import Opened, open_session, total
+from agnosticfair.protocol.secure.sessions import SESSIONS, Opened, SecureSite, open_session, total
 
 TASK = replace(UNCOUNTED, n=1000, clients=("a", "b"))
 

@@ -111,7 +111,7 @@ class RemoteEngine:
             held = "; ".join(f"site {key!r}: {why}" for key, why in self._away(keys).items())
             raise FederationError(
                 f"the run's time is up ({held or 'its sites were at work'}): allow more by --timeout; the next run "
-                "goes on from its checkpoint, if there is one"
+                "goes on from its checkpoint (state/checkpoint), if there is one"
             )
 
     def _read(self, step: str, number: int, key: str, answer: Mapping[str, Any], sent: int) -> Any:
@@ -127,8 +127,8 @@ class RemoteEngine:
         rows = str(answer.get("rows", ""))[:64]
         if self.rows.setdefault(key, rows) != rows:
             raise RowsChanged(
-                f"the rows of site {key!r} changed since the run began: put its file back as it was, or remove the "
-                "checkpoint and begin anew"
+                f"the rows of site {key!r} changed since the run began: put its file back as it was, or remove "
+                "state/checkpoint in the coordinator's folder and begin anew"
             )
         if step == HELLO:
             return _about(answer)

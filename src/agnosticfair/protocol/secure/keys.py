@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from agnosticfair.errors import FederationError, SettingsError
-from agnosticfair.protocol.messages import Invitation, KeyList, Offer
+from agnosticfair.protocol.messages import Invitation, KeyList, Offer, digest, joined
 
 OFFER = b"agnosticfair-masking-key-2"
 ANSWER = b"agnosticfair-masked-reply-1"
@@ -28,6 +29,7 @@ LISTED = b"agnosticfair-key-list-1"
 KEEPER = "the keeper of the list"
 """Its name as a signer: no site may have it."""
 
+KEY = re.compile("[0-9a-f]{64}")
 Roster = Mapping[str, str]
 """Sites' names and their long-term public keys (Ed25519), in hexadecimal."""
 
@@ -48,7 +50,6 @@ class Identity:
         return _signing_key(self.secret).public_key().public_bytes_raw().hex()
 
     def sign(self, purpose: bytes, *content: bytes) -> bytes:
-        """A signature, 64 bytes, over content for one purpose."""
         return _signing_key(self.secret).sign(joined(purpose, *content))
 
 
@@ -59,6 +60,13 @@ def _signing_key(secret: bytes) -> Any:
     return Ed25519PrivateKey.from_private_bytes(secret)
 
 
+@lru_cache(maxsize=256)
+def _masking_key(secret: bytes) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(secret)
+
+
 def new_identity(site: str) -> Identity:
     """A fresh long-term key.
 
@@ -66,17 +74,6 @@ def new_identity(site: str) -> Identity:
     64
     """
     return Identity(site, secrets.token_bytes(32))
-
-
-def joined(*pieces: bytes) -> bytes:
-    """Pieces with their lengths, so that no two lists of pieces give the same bytes."""
-    return b"".join(len(piece).to_bytes(8, "little") + piece for piece in pieces)
-
-
-def digest(roster: Roster) -> bytes:
-    """What the sites of a session agree on: who takes part, and with which long-term key."""
-    content = [text.encode() for site in sorted(roster) for text in (site, roster[site])]
-    return hashlib.sha256(joined(*content)).digest()
 
 
 def relay_of(site: str) -> str:
@@ -116,8 +113,8 @@ def check_roster(roster: Roster, min_sites: int) -> None:
     holders: dict[str, str] = {}
     if both := {relay_of(site) for site in roster if "@" in site} & {*roster}:
         raise SettingsError(f"{both.pop()!r} is a site and a relay: give one of them another name")
-    for site, public in sorted(roster.items()):
-        if len(public) != 64 or not set(public) <= set("0123456789abcdef"):
+    for site, public in roster.items():
+        if not KEY.fullmatch(public):
             raise SettingsError(
                 f"the public key of site {site!r} is not 64 hexadecimal digits: copy it again"
             )
@@ -204,13 +201,13 @@ def shared(
 
     secret, public: one's own key, and the other's in hexadecimal.  who: the other, for an error.
     """
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
     try:
         other = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
-        agreed = X25519PrivateKey.from_private_bytes(secret).exchange(other)
+        agreed = _masking_key(secret).exchange(other)
     except ValueError:
         raise FederationError(
             f"the key of {who} for this session is no usable key: begin a new session"
@@ -219,16 +216,13 @@ def shared(
 
 
 def public_half(secret: bytes) -> str:
-    """The public half of an X25519 key, in hexadecimal."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw().hex()
+    return str(_masking_key(secret).public_key().public_bytes_raw().hex())
 
 
 def _promised(site: str, invitation: Invitation, public: str, rows: str) -> tuple[bytes, ...]:
     """What a site signs with its masking key: for which session, of whom, with which coordinator and rows."""
     texts = (invitation.session, site, public, invitation.coordinator, rows)
-    return (*(text.encode() for text in texts), digest(invitation.sites))
+    return (*(text.encode() for text in texts), invitation.roster)
 
 
 def offered(identity: Identity, invitation: Invitation, masking: bytes, rows: str = "") -> Offer:

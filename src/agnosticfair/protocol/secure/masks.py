@@ -15,10 +15,9 @@ import numpy as np
 
 from agnosticfair.data.records import put_together, taken_apart
 from agnosticfair.errors import FederationError
-from agnosticfair.protocol.grid import bits
-from agnosticfair.protocol.messages import Broadcast, Offer, Reply
+from agnosticfair.protocol.messages import Broadcast, Offer, Reply, bits, joined
 from agnosticfair.protocol.requests import Task
-from agnosticfair.protocol.secure.keys import joined, shared
+from agnosticfair.protocol.secure.keys import shared
 
 MASK = b"agnosticfair-mask-2"
 BLOCK = 16
@@ -94,7 +93,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 def integers(value: np.ndarray, bits: Any, field: str = "a sum") -> np.ndarray:
     """value / 2^-bits modulo 2^64, as two's complement, uint64.
 
-    No sum of honest requests comes near 2^63 (``protocol.grid``). One that does wraps around, and one that is not
+    No sum of honest requests comes near 2^63 (``messages.base_bits``). One that does wraps around, and one that is not
     finite counts as 0: a refusal would tell how large it is.
 
     >>> integers(np.array([1.5, -0.5]), 1)

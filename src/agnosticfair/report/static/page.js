@@ -21,10 +21,10 @@
   // --- small parts ---
 
   const there = (x) => x !== null && x !== undefined && Number.isFinite(x);
-  const fixed = (x, digits = 3) => (there(x) ? x.toFixed(digits) : "none");
+  const fixed = (x, digits = 4) => (there(x) ? x.toFixed(digits) : "none");
   const percent = (x, digits = 1) => (there(x) ? `${(100 * x).toFixed(digits)}%` : "none");
-  const atMost = (x, digits = 3) => (there(x) ? (Math.ceil(x * 10 ** digits - 1e-6) / 10 ** digits).toFixed(digits) : "none");
-  const atLeast = (x, digits = 3) => (there(x) ? (Math.floor(x * 10 ** digits + 1e-6) / 10 ** digits).toFixed(digits) : "none");
+  const atMost = (x) => (there(x) ? (Math.ceil(x * 1e4 - 1e-6) / 1e4).toFixed(4) : "none");
+  const atLeast = (x) => (there(x) ? (Math.floor(x * 1e4 + 1e-6) / 1e4).toFixed(4) : "none");
   const rough = (x) => percent(x, x > 0 && x < 0.0095 ? 1 : 0);
   const number = (x, text) => el("span", { class: "number", "data-value": there(x) ? x : null, text });
   const short = (study) => study.metric.short || study.metric.quantity;
@@ -239,7 +239,7 @@
     const labels = shown.map((p) => { const own = lines(p.name); if (!narrow()) own[own.length - 1] += ` (${many(p.rows)})`; return own; });
     const [able, few] = subgroups.counts;
     const level = percent(subgroups.confidence, 0);
-    const found = (p) => `${fixed(p.difference)}${there(p.high) && p.able ? `, ${level} interval ${fixed(p.low)} to ${atMost(p.high)}` : p.able ? ", measured only" : ", not estimable"}`;
+    const found = (p) => `${fixed(p.difference)}${there(p.high) && p.able ? `, ${level} interval ${atLeast(p.low)} to ${atMost(p.high)}` : p.able ? ", measured only" : ", not estimable"}`;
     const ends = shown.map((p) => (p.able && there(p.high) ? [p.low, p.high] : null));
     const sets = [
       { type: "scatter", label: "measured", data: shown.map((p, k) => ({ x: p.able ? p.difference : NaN, y: k })), pointRadius: 4.5, pointStyle: "circle", backgroundColor: theme.dark ? "#ffffff" : COLOURS[0], borderColor: theme.paper, order: 0 },
@@ -260,7 +260,7 @@
     const note = subgroups.certified
       ? `${able === 1 ? "The one estimable subgroup" : `The ${subgroups.estimable.length} of the highest bound among ${many(able)} estimable subgroups`}; dashed: certified at most ${atMost(subgroups.upper)}.${few ? ` ${many(few)} ${few === 1 ? "subgroup is" : "subgroups are"} not estimable (too few rows for ±${subgroups.precision}): their hollow marks are measured, and nothing is certified of them.` : ""}`
       : `${subgroups.why} ${able === 1 ? "One subgroup has rows enough." : able ? `The ${subgroups.estimable.length} largest among ${many(able)} subgroups with rows enough.` : ""}${few ? ` ${many(few)} have too few rows to tell: hollow marks.` : ""}`;
-    const data = table("Subgroups", ["subgroup", "rows", "measured", "interval", "ratio", "its lower bound"], shown.map((p) => [p.name, many(p.rows), number(p.difference, fixed(p.difference)), p.able ? (there(p.high) ? `${fixed(p.low)} to ${atMost(p.high)}` : "measured only") : "not estimable", fixed(p.ratio), p.able && there(p.ratio_low) ? atLeast(p.ratio_low) : "none"]));
+    const data = table("Subgroups", ["subgroup", "rows", "measured", "interval", "ratio", "its lower bound"], shown.map((p) => [p.name, many(p.rows), number(p.difference, fixed(p.difference)), p.able ? (there(p.high) ? `${atLeast(p.low)} to ${atMost(p.high)}` : "measured only") : "not estimable", fixed(p.ratio), p.able && there(p.ratio_low) ? atLeast(p.ratio_low) : "none"]));
     return el("section", { class: "forest" }, subgroup(study, "Subgroups"), chart(`${study.metric.quantity} by subgroup (rows)`, `${shown.slice(0, 3).map((p) => `${p.name}: ${found(p)}`).join("; ")}.`, height, config, data, note));
   };
 

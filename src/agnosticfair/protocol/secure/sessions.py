@@ -1,12 +1,12 @@
-"""A site's side of secure sums: what it signs, what it masks, and what it refuses to answer."""
+"""Sessions of secure sums: a site signs, masks and refuses; the coordinator opens one, and reads nothing but totals."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +21,38 @@ from agnosticfair.protocol.messages import (
     Masked,
     Offer,
     Reply,
+    digest,
     hexadecimal,
 )
+from agnosticfair.protocol.requests import step_of
 from agnosticfair.protocol.secure.keys import (
     Identity,
     Roster,
     check_offer,
     check_roster,
-    digest,
+    check_signature,
+    check_tag,
     neighbours,
     offered,
+    public_half,
     relay_of,
+    relays,
     reply_key,
     signature,
     tag,
 )
-from agnosticfair.protocol.secure.masks import MaskStream, flattened, mask, request_digest, streams
+from agnosticfair.protocol.secure.masks import (
+    MaskStream,
+    flattened,
+    length,
+    mask,
+    request_digest,
+    shaped,
+    streams,
+)
 
-KEYS, AGREE = "keys", "agree"
-"""Steps that begin a session: a signed masking key from each site, then all of them to each."""
+KEYS = "keys"  # the step that begins a session: a signed masking key from each site
+AGREE = "agree"  # the next one: all of these to each
 
 SESSIONS = 8
 """Sessions whose masking keys a site keeps, those used last: with another's key gone, its masks can be made by nobody.
@@ -59,11 +72,6 @@ class Session:
     request: dict[str, tuple[str, str]] = field(default_factory=dict)
     streams: list[MaskStream] = field(default_factory=list)
     data: str = ""
-
-    @cached_property
-    def roster(self) -> bytes:
-        """A digest of who takes part."""
-        return digest(self.invitation.sites)
 
     @cached_property
     def reply_key(self) -> bytes:
@@ -150,6 +158,8 @@ class SecureSite:
 
     def _check_members(self, roster: Roster) -> None:
         """Raise unless the sites that are to take part are those that this site knows."""
+        if roster == self.pinned:
+            return
         for site, public in roster.items():
             if site not in self.pinned:
                 raise FederationError(
@@ -208,7 +218,7 @@ class SecureSite:
             raise FederationError(
                 f"site {site!r} was asked {step!r} before masking keys were agreed on"
             )
-        request = request_digest(step, broadcast, known.roster)
+        request = request_digest(step, broadcast, known.invitation.roster)
         place = f"{broadcast.task.id} {step} {broadcast.round}"
         self._check_first(known, place, request)
         rows_of = {name: offer.rows for name, offer in known.offers.items()}
@@ -290,3 +300,89 @@ def _read(path: Path) -> dict[str, Session]:
         raise FederationError(
             f"the file of secure sessions {path.name!r} is damaged: delete it, and begin the fit again"
         ) from None
+
+
+# The coordinator opens sessions, and reads nothing but totals.
+
+Send = Callable[..., Mapping[str, Any]]
+"""From (step, request, check) to every site's answer, checked: ``Coordinator.send``."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A session that all of its sites have agreed on.  keys: what each site shares with the coordinator, to mark
+    its replies; None below relays, where sites sign them."""
+
+    session: str
+    roster: Roster
+    keys: Mapping[str, bytes] | None = field(default=None, repr=False)
+
+
+def open_session(send: Send, roster: Roster) -> Opened:
+    """Collect the sites' signed masking keys, and hand all of them to each."""
+    check_roster(roster, 2)
+    session, secret = secrets.token_hex(16), secrets.token_bytes(32)
+    relayed = any(relay_of(site) != site for site in roster)
+    invitation = Invitation(session, dict(roster), "" if relayed else public_half(secret))
+    answers = send(KEYS, invitation, partial(_checked_offers, invitation=invitation))
+    offers = tuple(offer for several in answers.values() for offer in several)
+    send(AGREE, Agreement(session, offers), None)
+    if relayed:
+        return Opened(session, roster)
+    keys = {
+        offer.site: reply_key(secret, offer.public, session, f"site {offer.site!r}")
+        for offer in offers
+    }
+    return Opened(session, roster, keys)
+
+
+def _checked_offers(answer: object, key: str, invitation: Invitation) -> tuple[Offer, ...]:
+    """The masking key of a site, or those of a relay's sites."""
+    offers = answer.offers if isinstance(answer, Agreement) else (answer,)
+    signed = tuple(offer for offer in offers if isinstance(offer, Offer))
+    if sorted(offer.site for offer in signed) != relays(invitation.sites)[key]:
+        raise FederationError(f"site {key!r} sent no masking key of its own: check its version")
+    for offer in signed:
+        check_offer(offer, invitation, invitation.sites)
+    return signed
+
+
+def total(send: Send, opened: Opened, broadcast: Broadcast[Any]) -> Reply:
+    """The sum of all sites' replies. One site's reply is uniformly random numbers to the coordinator."""
+    broadcast, step = replace(broadcast, session=opened.session), step_of(broadcast.request)
+    shapes = broadcast.shapes
+    request = request_digest(step, broadcast, digest(opened.roster))
+    check = partial(
+        _checked, broadcast=broadcast, request=request, opened=opened, size=length(shapes)
+    )
+    answers = send(step, broadcast, check)
+    added = np.zeros(length(shapes), np.uint64)
+    for answer in answers.values():
+        added += answer.values
+    return shaped(added, broadcast.round, broadcast.task, shapes)
+
+
+def _checked(
+    answer: object, site: str, broadcast: Broadcast, request: bytes, opened: Opened, size: int
+) -> Masked:
+    """The answer, if it is masked, of this round, length and site, and proved to be to this very request."""
+    if not isinstance(answer, Masked):
+        raise FederationError(
+            f"site {site!r} answered with {type(answer).__name__}, not masked sums: it may not be set up for them"
+        )
+    if answer.round != broadcast.round or answer.site != site:
+        raise FederationError(
+            f"site {site!r} sent the answer of site {answer.site!r} to round {answer.round} instead of its own "
+            f"to {broadcast.round}: a late or swapped reply is never added"
+        )
+    if answer.values.dtype != np.uint64 or answer.values.shape != (size,):
+        raise FederationError(
+            f"site {site!r} sent {answer.values.size} masked numbers; asked were {size}"
+        )
+    if opened.keys is None and site not in opened.roster:
+        pass  # of a relay, which is known by its connection
+    elif opened.keys is None:
+        check_signature(opened.roster, site, answer.proof, request, answer.values)
+    else:
+        check_tag(opened.keys[site], site, answer.proof, request, answer.values)
+    return answer
