@@ -11,8 +11,8 @@ from agnosticfair.data.files import Roles, read_clients
 from agnosticfair.data.schema import schema_of
 from agnosticfair.data.summary import merge, summary_statistics
 from agnosticfair.deploy.folder import Federation, read_config, write_folder
-from agnosticfair.deploy.masking import read_key_list
 from agnosticfair.deploy.node import read_site
+from agnosticfair.deploy.secrets import read_key_list
 from agnosticfair.deploy.site import reason, respond
 from agnosticfair.federation import counts_of_all, summaries
 from agnosticfair.methods import method

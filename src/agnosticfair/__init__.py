@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from agnosticfair.data.datasets import iid, load_dataset
     from agnosticfair.data.files import read_table
     from agnosticfair.data.table import Column, Table
-    from agnosticfair.estimator.classifier import AgnosticFairClassifier
+    from agnosticfair.estimator.classifier import AgnosticFairClassifier, frontier
     from agnosticfair.estimator.frames import fairness_scorer
-    from agnosticfair.estimator.path import frontier
     from agnosticfair.federation import Fit, fit
     from agnosticfair.learners.rule import Rule
     from agnosticfair.mathematics.basis import (
@@ -37,9 +36,8 @@ _HOMES = {
     "data.datasets": ("load_dataset", "iid"),
     "data.files": ("read_table",),
     "data.table": ("Column", "Table"),
-    "estimator.classifier": ("AgnosticFairClassifier",),
+    "estimator.classifier": ("AgnosticFairClassifier", "frontier"),
     "estimator.frames": ("fairness_scorer",),
-    "estimator.path": ("frontier",),
     "federation": ("Fit", "fit"),
     "learners.rule": ("Rule",),
     "mathematics.basis": (*("by_client", "constant", "gaussian", "gaussian_at", "subgroups"),),

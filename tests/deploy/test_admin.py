@@ -11,9 +11,15 @@ pytest.importorskip("cryptography", reason="needs agnosticfair[secure]")
 from agnosticfair.data.files import Roles
 from agnosticfair.deploy import admin, door, runner
 from agnosticfair.deploy.folder import Federation, read_config, read_settings, write_folder
-from agnosticfair.deploy.masking import LIST, read_key_list
 from agnosticfair.deploy.node import load_key, read_site
-from agnosticfair.deploy.secrets import masking_key, public_key, read_key, tls_end
+from agnosticfair.deploy.secrets import (
+    LIST,
+    masking_key,
+    public_key,
+    read_key,
+    read_key_list,
+    tls_end,
+)
 from agnosticfair.errors import FederationError, SettingsError
 
 

@@ -16,16 +16,19 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from agnosticfair.client.client import Client
 from agnosticfair.client.steps import answer
-from agnosticfair.deploy.masking import (
+from agnosticfair.deploy.secrets import (
     LIST,
     first_list,
+    identity,
+    key_pair,
     list_text,
     masked_site,
+    masking_key,
     next_list,
+    read_key,
     read_key_list,
     take_list,
 )
-from agnosticfair.deploy.secrets import identity, key_pair, masking_key, read_key
 from agnosticfair.errors import FederationError, SettingsError
 from agnosticfair.federation import fit
 from agnosticfair.protocol.engines.seam import InProcess

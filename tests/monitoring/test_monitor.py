@@ -125,21 +125,20 @@ def test_without_groups_the_mix_is_still_watched():
 
 
 def test_what_is_not_measured_is_not_told_as_zero():
-    from agnosticfair.report.monitor import page_data
+    from agnosticfair.report.page import monitor_data
 
     monitor, verdict = watched(replace(ROWS, sensitive_features={}))
     assert (verdict.overall.rows, verdict.overall.difference) == (0, None)
     assert [rate.rate for rate in verdict.overall.rates] == [None, None]
-    told = page_data(monitor, verdict)
+    told = monitor_data(monitor, verdict)
     assert json.loads(json.dumps(told, allow_nan=False))["timeline"][-1]["difference"] is None
     assert "its groups are not known" in " ".join(told["texts"])
 
 
 def test_its_page_is_drawn_and_accessible(accessible):
-    from agnosticfair.report.monitor import page_data
-    from agnosticfair.report.page import monitor_page
+    from agnosticfair.report.page import monitor_data, monitor_page
 
-    accessible(monitor_page(page_data(*watched(ROWS))))
+    accessible(monitor_page(monitor_data(*watched(ROWS))))
 
 
 def test_labels_that_come_late_are_added_once():

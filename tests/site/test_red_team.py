@@ -27,7 +27,7 @@ from agnosticfair.data.rows import Fold
 from agnosticfair.data.schema import applied, schema_of
 from agnosticfair.data.summary import SummaryStatistics, summary_statistics
 from agnosticfair.data.table import Column
-from agnosticfair.deploy.masking import LIST, list_text, read_key_list
+from agnosticfair.deploy.secrets import LIST, list_text, read_key_list
 from agnosticfair.deploy.site import hello
 from agnosticfair.errors import DataError, FederationError
 from agnosticfair.federation import fit

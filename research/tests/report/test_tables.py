@@ -4,7 +4,7 @@ from helpers import row
 from rich.console import Console
 
 from agnosticfair.methods import METHODS
-from agnosticfair.report.tables import terminal
+from agnosticfair.report.words import terminal
 from agnosticfair_research.report.tables import document, grids, outcome, summarise
 
 

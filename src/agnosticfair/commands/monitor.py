@@ -200,13 +200,12 @@ def _added(watch: Monitor, files: list[Path]) -> tuple[Monitor, Verdict]:
 
 def _deliver(watch: Monitor, verdict: Verdict, page: Path | None, prometheus: Path | None) -> None:
     if page is not None:
-        from agnosticfair.report.monitor import page_data
-        from agnosticfair.report.page import monitor_page
+        from agnosticfair.report.page import monitor_data, monitor_page
 
-        text = monitor_page(page_data(watch, verdict))
+        text = monitor_page(monitor_data(watch, verdict))
         write_files(page.parent, {page.name: text.encode()})
     if prometheus is not None:
-        from agnosticfair.monitoring.prometheus import exposition
+        from agnosticfair.monitoring.verdict import exposition
 
         write_files(prometheus.parent, {prometheus.name: exposition(verdict)})
 
@@ -227,7 +226,7 @@ def _time(when: str | None) -> float | None:
 def _show(watch: Monitor, verdict: Verdict) -> None:
     from agnosticfair.auditing.certificate import lower, upper
     from agnosticfair.monitoring.monitor import described
-    from agnosticfair.report.monitor import last_batch
+    from agnosticfair.report.page import last_batch
 
     places = {"edge": "at the edge"}
     print(described(verdict))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from agnosticfair.errors import SettingsError, plain
 
 if TYPE_CHECKING:
-    from agnosticfair.report.tables import Grid
+    from agnosticfair.report.words import Grid
 
 UNCLAIMED = 3
 """The exit code where a limit that was requested cannot be claimed; everything is written all the same."""
@@ -27,7 +27,7 @@ EVERY = 10.0  # seconds between such lines
 
 def grid(title: str, header: Sequence[str], lines: Iterable[Iterable[Any]]) -> Grid:
     """A table of values, each as ``cell`` has it."""
-    from agnosticfair.report.tables import Grid
+    from agnosticfair.report.words import Grid
 
     return Grid(title, "", header, [[cell(value) for value in line] for line in lines])
 
@@ -51,7 +51,7 @@ def show(table: Grid) -> None:
     """Print a table; where a line does not fit in the terminal, a block of lines instead of each."""
     from rich.console import Console
 
-    from agnosticfair.report.tables import blocks, min_width, terminal
+    from agnosticfair.report.words import blocks, min_width, terminal
 
     width = None if sys.stdout.isatty() else 160  # a pipe has no width to wrap at
     console = Console(width=width, highlight=False)

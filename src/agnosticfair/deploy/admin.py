@@ -25,10 +25,18 @@ from agnosticfair.deploy.folder import (
     write,
 )
 from agnosticfair.deploy.frames import server_tls
-from agnosticfair.deploy.masking import LIST, list_text, next_list
 from agnosticfair.deploy.node import read_site
 from agnosticfair.deploy.relay import read_relay
-from agnosticfair.deploy.secrets import key_pair, masking_key, public_key, renewed, tls_end
+from agnosticfair.deploy.secrets import (
+    LIST,
+    key_pair,
+    list_text,
+    masking_key,
+    next_list,
+    public_key,
+    renewed,
+    tls_end,
+)
 from agnosticfair.deploy.site import NAMES
 from agnosticfair.errors import SettingsError
 from agnosticfair.protocol.secure.keys import Roster

@@ -11,7 +11,7 @@ from agnosticfair.auditing.limit import CertifiedLimit, fit_within, limit_conten
 from agnosticfair.auditing.proof import sealed
 from agnosticfair.data.schema import Schema, load_schema
 from agnosticfair.data.summary import check_groups_known, check_labels_known, check_statistics
-from agnosticfair.deploy.masking import BRING, read_key_list
+from agnosticfair.deploy.secrets import BRING, read_key_list
 from agnosticfair.federation import Fit, counts_of_all, fit, statistics_of_all, summaries
 from agnosticfair.methods import Method, method
 from agnosticfair.privacy.fit import Budget, fit_private

@@ -16,8 +16,7 @@ from typing import Any
 
 from agnosticfair.data.files import Roles
 from agnosticfair.data.storage import write_atomically
-from agnosticfair.deploy.masking import LIST, first_list
-from agnosticfair.deploy.secrets import key_pair, masking_key, tls_files
+from agnosticfair.deploy.secrets import LIST, first_list, key_pair, masking_key, tls_files
 from agnosticfair.errors import SettingsError, plain
 from agnosticfair.mathematics.basis import check_seed
 from agnosticfair.methods import method

@@ -30,7 +30,7 @@ from agnosticfair.deploy.frames import BEAT, MAX_BODY, SILENT, frame, read_frame
 from agnosticfair.deploy.secrets import key_pair, read_key
 from agnosticfair.deploy.site import hello, pin, reason, respond, site_of, versions
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, existing, plain
-from agnosticfair.monitoring.prometheus import Gauges
+from agnosticfair.monitoring.verdict import Gauges
 from agnosticfair.protocol.engines.seam import HELLO
 
 AGAIN = 1.0

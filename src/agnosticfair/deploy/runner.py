@@ -20,7 +20,7 @@ from agnosticfair.deploy.coordinator import results
 from agnosticfair.deploy.door import Door
 from agnosticfair.deploy.folder import Settings, read_config, read_settings, write
 from agnosticfair.errors import AgnosticFairError, FederationError, SettingsError, plain
-from agnosticfair.monitoring.prometheus import Gauges
+from agnosticfair.monitoring.verdict import Gauges
 from agnosticfair.protocol.engines.remote import RemoteEngine
 from agnosticfair.runs.provenance import COMMAND, as_json
 from agnosticfair.server import checkpoints

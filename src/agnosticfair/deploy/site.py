@@ -24,8 +24,7 @@ from agnosticfair.data.files import Roles, read_table
 from agnosticfair.data.schema import applied, brought, load_schema
 from agnosticfair.data.storage import write_atomically
 from agnosticfair.data.table import Table
-from agnosticfair.deploy.masking import BRING, masked_site, read_key_list, take_list
-from agnosticfair.deploy.secrets import read_key
+from agnosticfair.deploy.secrets import BRING, masked_site, read_key, read_key_list, take_list
 from agnosticfair.errors import AgnosticFairError, DataError, FederationError, SettingsError
 from agnosticfair.privacy.ledger import Ledger, PrivateSite, ledger_of
 from agnosticfair.protocol.messages import (

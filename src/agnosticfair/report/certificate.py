@@ -15,7 +15,7 @@ from agnosticfair.auditing.subgroups import SubgroupRecord, rows_needed
 from agnosticfair.mathematics import metrics
 from agnosticfair.mathematics.metrics import METRICS, PARITY
 from agnosticfair.report.figures import BLUE, RED, canvas, tidy
-from agnosticfair.report.tables import Grid
+from agnosticfair.report.words import Grid
 
 MAX_SUBGROUPS = 20  # of a table or a page, of the estimable ones
 MAX_FEW = 6  # of the others

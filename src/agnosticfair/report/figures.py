@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from agnosticfair.mathematics.metrics import METRICS
-from agnosticfair.report.tables import Grid
+from agnosticfair.report.words import Grid
 from agnosticfair.tuning import Frontier
 
 BLUE, ORANGE, GREEN, RED, GREY = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#555555")

@@ -590,8 +590,7 @@ def test_a_run_leaves_every_sites_versions(files, tmp_path):
 def test_secure_sums_over_a_line_give_the_same_model(name, network, files, tmp_path):
     if network and (METHODS[name].rule is not None or METHODS[name].averaging is not None):
         return  # they train none
-    from agnosticfair.deploy.masking import LIST, first_list, read_key_list
-    from agnosticfair.deploy.secrets import key_pair, masking_key
+    from agnosticfair.deploy.secrets import LIST, first_list, key_pair, masking_key, read_key_list
 
     pairs = {key: key_pair(key) for key in files}
     lists, _ = first_list({key: masking_key(pair[".pub"]) for key, pair in pairs.items()})

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.report.tables import Grid
+from agnosticfair.report.words import Grid
 from agnosticfair_research.benchmark import DEVELOPMENT, OURS
 from agnosticfair_research.datasets import DATASETS
 from agnosticfair_research.verdict import (

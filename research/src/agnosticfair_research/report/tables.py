@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from agnosticfair.report.tables import Grid
+from agnosticfair.report.words import Grid
 from agnosticfair_research.datasets import DATASETS
 from agnosticfair_research.paper import Reported, reported
 from agnosticfair_research.report.bench import table
