@@ -558,16 +558,9 @@ def weighed_at(crossed: Crossed, at: Sequence[Entries], weights: np.ndarray, n: 
 class Overlaps:
     """Where the sums over rows that two subgroups share stand, in tables by the values on up to four axes.
 
-    Parameters
-    ----------
-    room : tuple of int
-        How many values each axis has, with none of them where a row has none.
-    sets : list of tuple of int
-        Axes of the tables that rows are counted in: none is a subset of another.
-    smaller : list of (int, tuple of int)
-        Further tables: of which one they are a sum, and over which of its axes.
-    place : (M, M) array
-        Of every pair of subgroups among all tables' entries; the last, 0, where they share no row.
+    room: how many values each axis has, with none of them where a row has none.  sets: axes of the tables that rows are
+    counted in, none a subset of another.  smaller: further tables, of which one each is a sum, and over which of its
+    axes.  place: (M, M), of every pair of subgroups among all tables' entries; the last, 0, where they share no row.
     """
 
     room: tuple[int, ...]
