@@ -55,9 +55,9 @@ def cell(name: str, seed: int) -> dict:
     p = fitted.model.probabilities(test)
     learner, ours = measured(p > 0.5), measured(fitted.model.predict(test))
     moved = [measured(p > threshold) for threshold in THRESHOLDS]
-    threshold = max((right for right, worst in moved if worst <= ours[1]), default=0.0)
+    threshold = max((right for right, worst in moved if worst <= ours[1]), default=None)
     unchanged = fitted.optimum is not None and fitted.optimum.unchanged
-    verdict = "keeps" if unchanged else "beaten" if threshold > ours[0] else "better"
+    verdict = "keeps" if unchanged else "beaten" if (threshold or 0.0) > ours[0] else "better"
     return {
         "data": name, "seed": seed, "majority": majority_rate(y), "learner": learner, "fit": ours,
         "threshold": threshold, "verdict": verdict,
@@ -67,17 +67,20 @@ def cell(name: str, seed: int) -> dict:
 def shown(cells: list[dict]) -> str:
     """A line for each data set: means over its seeds."""
     lines = [
-        "| data | seeds | constant | learner, worst | default fit, worst | threshold | better |"
+        "| data | seeds | constant | learner, worst | default fit, worst | threshold (seeds with one) | better |"
     ]
     lines.append("|---|---:|---:|---:|---:|---:|---:|")
     for name in dict.fromkeys(c["data"] for c in cells):
         some = [c for c in cells if c["data"] == name]
-        numbers = ([c["majority"], *c["learner"], *c["fit"], c["threshold"]] for c in some)
-        means = np.mean(list(numbers), axis=0)
-        constant, right, worst, ours, our_worst, threshold = (f"{value:.3f}" for value in means)
+        numbers = ([c["majority"], *c["learner"], *c["fit"]] for c in some)
+        constant, right, worst, ours, our_worst = np.mean(list(numbers), axis=0)
+        there = [c["threshold"] for c in some if c["threshold"]]
+        threshold = f"{np.mean(there):.3f} ({len(there)})" if there else "none"
         better = sum(c["verdict"] != "beaten" for c in some)
-        pairs = f"{right}, {worst} | {ours}, {our_worst}"
-        lines.append(f"| {name} | {len(some)} | {constant} | {pairs} | {threshold} | {better} |")
+        pairs = f"{right:.3f}, {worst:.3f} | {ours:.3f}, {our_worst:.3f}"
+        lines.append(
+            f"| {name} | {len(some)} | {constant:.3f} | {pairs} | {threshold} | {better} |"
+        )
     return "\n".join(lines)
 
 
@@ -94,7 +97,7 @@ def main() -> None:
             cells.append(cell(name, seed))
             cells.sort(key=lambda c: (list(DATASETS).index(c["data"]), c["seed"]))
             text = ",\n".join(json.dumps(c) for c in cells)
-            STORE.write_text(f"[{text}]\n")
+            STORE.write_text(f"[\n{text}\n]\n")
     print(shown(cells))
 
 

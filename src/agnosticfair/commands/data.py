@@ -3,8 +3,6 @@ and ``explain-messages``: what would leave a site, for its data-protection offic
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from agnosticfair.commands.options import Files, Json, Roles, example, with_roles
-from agnosticfair.commands.output import check_folder, grid, show, write_files
+from agnosticfair.commands.output import check_folder, csv_bytes, grid, show, write_files
 from agnosticfair.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
@@ -71,11 +69,7 @@ def _csv(table: Table, target: str) -> bytes:
     texts = {**table.categorical, **table.other, **table.sensitive_features, target: table.target}
     columns = {k: [f"{v:.10g}" for v in values] for k, values in table.numeric.items()}
     columns |= {k: column.values().tolist() for k, column in texts.items()}
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue().encode()
+    return csv_bytes(columns)
 
 
 @example("methods --json")

@@ -111,8 +111,7 @@ def with_roles(command: Command) -> Any:
         kinds = (tuple(names or ()) for names in (numeric, categorical, drop))
         return columns.Roles(target, tuple(sensitive_features), client_column, *kinds)
 
-    parameters = signature(stated, eval_str=True).parameters.values()
-    return _unfold("roles", [*parameters], lambda values: stated(**values))(command)
+    return _with("roles", stated, command)
 
 
 def with_dialect(command: Command) -> Any:
@@ -123,8 +122,12 @@ def with_dialect(command: Command) -> Any:
 
         return reading.Dialect(separator, encoding)
 
-    parameters = signature(stated, eval_str=True).parameters.values()
-    return _unfold("dialect", [*parameters], lambda values: stated(**values))(command)
+    return _with("dialect", stated, command)
+
+
+def _with(name: str, stated: Callable[..., Any], command: Command) -> Any:
+    parameters = [*signature(stated, eval_str=True).parameters.values()]
+    return _unfold(name, parameters, lambda values: stated(**values))(command)
 
 
 def _unfold(

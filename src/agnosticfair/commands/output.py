@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -119,6 +121,15 @@ def round_words(entry: Mapping[str, Any]) -> str:
     value = entry.get("loss", entry.get("held_out"))
     stage = entry.get("stage", "loss")
     return stage if value is None else f"{stage} {value:.4f}"
+
+
+def csv_bytes(columns: Mapping[str, Sequence[Any]]) -> bytes:
+    """Columns as a CSV file."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:

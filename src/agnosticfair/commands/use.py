@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ from typer import Argument, Option
 
 from agnosticfair.commands import options
 from agnosticfair.commands.options import Columns, Dialect, Force, ModelFile, example, with_dialect
-from agnosticfair.commands.output import check_file, write_files
+from agnosticfair.commands.output import check_file, csv_bytes, write_files
 from agnosticfair.commands.rows import labelled, scores, show_scores, warned
 from agnosticfair.errors import SettingsError, plain
 
@@ -96,11 +94,7 @@ def predict(
         columns |= _explained(loaded, table)
     for sentence in far_outside(loaded.encoding, table):
         print("Warning:", plain(sentence))
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    write_files(out.parent, {out.name: text.getvalue().encode()})
+    write_files(out.parent, {out.name: csv_bytes(columns)})
     print(f"Written: {out}; {positive.sum()} of {len(table)} rows are {loaded.positive!r}.")
 
 
@@ -179,7 +173,9 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
     if not fits:
         raise SettingsError("--test is for runs of fit; an audit keeps its own test rows")
     if (
-        len({(sensitive_feature_of(run), metric_of(run), model_of(run).positive) for run in fits})
+        len(
+            {(sensitive_feature_of(run), metric_of(run), run.fitted_model.positive) for run in fits}
+        )
         > 1
     ):
         raise SettingsError(
@@ -187,7 +183,7 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
         )
     sensitive_feature, decisions = sensitive_feature_of(fits[0]), {}
     for run, name in zip(fits, names_of(fits), strict=True):
-        model, label = model_of(run), target or run.content.get("target")
+        model, label = run.fitted_model, target or run.content.get("target")
         if label is None:
             raise SettingsError("the run does not say which column has the label: give --target")
         if not sensitive_feature:
@@ -202,9 +198,4 @@ def _tested(runs: list[Run], files: list[Path], target: str | None, client: str 
         rows = replace(
             rows, sensitive_features={sensitive_feature: intersected(rows.sensitive_features)}
         )
-    return Decided.of(rows, sensitive_feature, model_of(fits[0]).positive, decisions, places)
-
-
-def model_of(run: Run) -> Model:
-    assert run.model is not None, "a fit has one"
-    return run.model
+    return Decided.of(rows, sensitive_feature, fits[0].fitted_model.positive, decisions, places)

@@ -30,7 +30,6 @@ from agnosticfair.report import words
 from agnosticfair.report.figures import png
 from agnosticfair.report.page import Section
 from agnosticfair.report.studies import fit_entry
-from agnosticfair.runs.provenance import history
 from agnosticfair.runs.ruled import about, proxy
 from agnosticfair.settings import TAU
 
@@ -116,8 +115,10 @@ def _glance(
 ) -> words.Glance | None:
     """The first screen of the page of this fit, of the feature for which its verdict is the worst; None without a
     certificate."""
-    content, shown = history(fitted), []
-    content["warnings"] = _warnings(fitted, scores)
+    content: dict[str, Any] = {"method": asdict(fitted.method), "outcome": fitted.outcome}
+    content |= {"rounds": fitted.rounds, "warnings": _warnings(fitted, scores)}
+    content |= {"shadow_price": fitted.price_of_limit, "estimated": fitted.estimated}
+    shown = []
     for name, certificate in certified.items():
         if isinstance(certificate, str):
             continue

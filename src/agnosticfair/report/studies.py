@@ -328,6 +328,11 @@ class Run:
     decided: Mapping[str, Decided] = field(default_factory=dict)
     model: Model | None = None
 
+    @property
+    def fitted_model(self) -> Model:
+        assert self.model is not None, "a fit has one"
+        return self.model
+
 
 def read_run(path: Path) -> Run:
     """The run in a folder: of a command, or of a deployment with its results in a folder of their own."""
