@@ -45,7 +45,7 @@ from agnosticfair.mathematics.subgroups import (
     sizes_of,
 )
 from agnosticfair.methods import method
-from agnosticfair.protocol.grid import base_bits
+from agnosticfair.protocol.messages import base_bits
 from agnosticfair_research.datasets import dataset, load_dataset
 
 EPS, ACTIVE, REPEATS = 0.02, 150, 3
