@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from agnosticfair.mathematics import scores
-from agnosticfair.mathematics.scores import Dense, Directions, Estimated, Points, evaluate, smoothed
+from agnosticfair.mathematics.multipliers import RateLimits, coordinates
+from agnosticfair.mathematics.scores import (
+    Dense,
+    Directions,
+    Estimated,
+    Memberships,
+    Points,
+    evaluate,
+    smoothed,
+)
+from agnosticfair.mathematics.subgroups import all_places, conjunctions, cross, gram
 
 
 def rows_of(n, seed=0):
@@ -64,3 +74,29 @@ def test_of_many_rows_a_draw_enters_the_hessian_and_says_how_much_it_is(monkeypa
     every = evaluate(rows, b, y, points, 20_000, 34)
     share = found["drawn"] / found["curvature"]
     np.testing.assert_allclose(found["hessian"] / share, every["hessian"], rtol=0.2, atol=20)
+
+
+@pytest.mark.parametrize(("groups", "weighted"), [(2, False), (3, True)])
+def test_counting_what_subgroups_share_gives_the_bits_of_the_product(groups, weighted, monkeypatch):
+    rng = np.random.default_rng(groups)
+    sizes, n = (2, 3, 4, 3, 2), 500
+    codes = np.array([rng.integers(-(a == 1), size, n) for a, size in enumerate(sizes)])
+    subgroups = conjunctions(gram(cross(codes.T, sizes), np.ones(n)), sizes, 1)
+    b = Memberships(codes, cross(codes.T, sizes), subgroups, all_places(sizes, subgroups))
+    weights = rng.uniform(0, 3, n) if weighted else None
+    rows = Estimated(rng.uniform(-1, 1, n), rng.dirichlet(np.ones(groups), n).T, weights)
+    at = coordinates(
+        {"mass": b.add(rows.pi)}, n, RateLimits(np.full(b.size, 0.05), ((0, groups - 1), (0, 1)))
+    )
+    points = Points(
+        np.zeros((1, b.size, groups)),
+        np.zeros(1),
+        np.array([0.3]),
+        at.directions(np.arange(at.size)),
+    )
+    found = []
+    for pays in (True, False):
+        monkeypatch.setattr(Memberships, "counts_pay", lambda *_, pays=pays: pays)
+        found.append(evaluate(rows, b, np.ones(n), points, n, 34))
+    np.testing.assert_array_equal(found[0]["hessian"], found[1]["hessian"])
+    assert np.count_nonzero(found[0]["hessian"]) > 1000

@@ -18,7 +18,7 @@ from agnosticfair.mathematics.linear import on_grid
 from agnosticfair.mathematics.quadratic import kinked, residual
 from agnosticfair.mathematics.scores import COEFFICIENT_BITS, Directions
 
-PATH = (0.3, 0.1, 0.03, 0.01)
+PATH = (1.0, 0.3, 0.1, 0.03, 0.01)
 """Smoothing, in units of utility."""
 
 MANY = 600  # of fewer comparisons each is charged as one of so many

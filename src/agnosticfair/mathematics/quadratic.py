@@ -90,6 +90,8 @@ def _polish(
     return Solution(x, np.maximum(multipliers, 0.0), Outcome.OPTIMAL)
 
 
+MAX_PIECES = 20  # guesses of ``huber_step``
+MIN_LENGTH = 1e-3  # of a step between them
 MAX_SWEEPS = 60  # of ``lasso_step``; each costs one product with H,
 MAX_SIGNS = 2000  # and one solve on the support
 MAX_MULTIPLIERS = 40  # of ``lasso_on_simplex``
@@ -157,6 +159,7 @@ def huber_step(
 ) -> np.ndarray:
     """argmin_x g.(x - x0) + (x - x0).H.(x - x0) / 2 + the penalty.  inside: of ``lasso_on_simplex``; none may be true.
 
+    Where no coordinate is kinked, by Newton's steps for the pieces of the penalty on which they lie.  Else
     x = kinked + quadratic; for given kinked coordinates the quadratic ones are a linear solve, and what is left is a
     ``lasso_step`` in the first, with the parallel sum of H and the curvatures.
 
@@ -166,6 +169,9 @@ def huber_step(
     array([1.5, 0.1])
     """
     bent = np.flatnonzero(np.isfinite(curvature))
+    by_pieces = _by_pieces(H, g, x0, up, down, curvature) if len(bent) == len(g) else None
+    if by_pieces is not None:
+        return by_pieces
     rows = H[bent]
     solved = np.linalg.solve(rows[:, bent] + np.diag(curvature[bent]), np.c_[rows, g[bent]])
     left = H - rows.T @ solved[:, :-1]
@@ -174,6 +180,47 @@ def huber_step(
     moved = solved[:, :-1] @ (x - x0) + solved[:, -1]
     x[bent] -= moved
     return x
+
+
+def _by_pieces(
+    H: np.ndarray,
+    g: np.ndarray,
+    x0: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    curvature: np.ndarray,
+) -> np.ndarray | None:
+    """The optimum of a penalty without kinks: exact once every coordinate is on the piece that was guessed for it; None
+    where that is not found."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    def value(x: np.ndarray) -> float:
+        p = x - x0
+        return float(g @ p + p @ H @ p / 2) + kinked(x, up, down, curvature)
+
+    x, pieces = x0, _pieces(x0, up, down, curvature)
+    for _ in range(MAX_PIECES):
+        block, pull = H.copy(), np.choose(pieces + 1, [-down, curvature * x0, up])
+        block[np.diag_indices(len(g))] += np.where(pieces, 0.0, curvature)
+        try:
+            there = x0 - cho_solve(cho_factor(block, True, True, False), g + pull)
+        except LinAlgError:
+            return None
+        guessed, pieces = pieces, _pieces(there, up, down, curvature)
+        if (pieces == guessed).all():
+            return there
+        before, t = value(x), 1.0
+        while value(x + t * (there - x)) > before and t > MIN_LENGTH:
+            t /= 2
+        x = x + t * (there - x)
+        pieces = _pieces(x, up, down, curvature)
+    return None
+
+
+def _pieces(x: np.ndarray, up: np.ndarray, down: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """1 where the penalty is linear and rises, -1 where it falls, 0 where it is quadratic."""
+    gradient = curvature * x
+    return (gradient > up).astype(int) - (gradient < -down)
 
 
 def lasso_step(

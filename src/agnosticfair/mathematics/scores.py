@@ -9,9 +9,10 @@ sum_k b_k(x) W_k where the utility of the worst subgroup counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
+from math import prod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -20,10 +21,12 @@ from agnosticfair.mathematics.linear import on_grid, sigmoid
 from agnosticfair.mathematics.subgroups import (
     Crossed,
     Entries,
+    Overlaps,
     Places,
     Subgroup,
     entries,
     members,
+    overlaps,
     sums_at,
     weighed_at,
 )
@@ -34,9 +37,8 @@ COEFFICIENT_BITS = 28
 PROBABILITY_BITS = 20
 """Probabilities and utilities are multiples of 2^-20."""
 
-CURVATURE_BITS = 6
-"""The Hessian is a model of steps and nothing else, on a coarser grid: a row's curvature is a multiple of 2^-6 or
-finer."""
+CURVATURE_BITS = 4
+"""The Hessian is a model of steps and nothing else, on a coarser grid: a row's curvature is a multiple of 2^-4."""
 
 HESSIAN_ROWS = 1 << 17  # of all sites, about: drawn by a hash of their probabilities
 MULTIPLIER = -7046029254386353131  # of that hash
@@ -44,13 +46,22 @@ CHUNK = 2048  # rows by which it is added up
 TILE = 64  # directions by which it is added up: only its upper triangle is needed
 
 
-def direction_bits(bits: int) -> int:
-    """Bits after the point of the Hessian's directions, where sums have so many.
+def direction_bits(bits: int) -> tuple[int, int]:
+    """Bits after the point of what a Hessian's direction multiplies, and of what it multiplies that with, where sums
+    have so many.
 
     >>> direction_bits(34), direction_bits(20)
-    (10, 7)
+    ((7, 8), (4, 4))
     """
-    return min(10, (bits - CURVATURE_BITS) // 2)
+    both = (bits - CURVATURE_BITS) // 2
+    return both // 2, both - both // 2
+
+
+MIN_COUNTED = 1 << 19  # indicators from which on counting what subgroups share may pay
+TABLE = 6000  # what a table costs, in rows
+COUNTED = 25  # products of a matrix that take as long as counting a row once
+MAX_AXES = 16
+MAX_CELLS = 1 << 21  # of all tables
 
 
 class Weights(Protocol):
@@ -145,6 +156,29 @@ class Memberships:
             forest[:, self.at.deep] = (self.deep @ V.T).T
         forest[:, -1] = V.sum(axis=1)
         return forest
+
+    @cached_property
+    def overlaps(self) -> Overlaps | None:
+        """Where what two subgroups share is counted; None where they have three values, or tables would be large."""
+        room = tuple(
+            size + int((codes < 0).any())
+            for size, codes in zip(self.at.sizes, self.codes, strict=True)
+        )
+        small = len(room) <= MAX_AXES and sum(map(prod, combinations(room, 4))) <= MAX_CELLS
+        return overlaps(room, (*self.subgroups, ())) if small and not len(self.at.deep) else None
+
+    def counts_pay(self, directions: int, factors: int, rows: int) -> bool:
+        """Whether ``shared`` is less work than a product of matrices; both give the same bits."""
+        if rows * directions < MIN_COUNTED or self.overlaps is None:
+            return False
+        products = factors * (factors + 1) // 2
+        counting = len(self.overlaps.sets) * (TABLE + products * rows)
+        return counting * COUNTED < rows * directions**2
+
+    def shared(self, which: np.ndarray, rows: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """sum_i b_k(x_i) b_l(x_i) v_i over these rows for all pairs of these weight functions and each v, (m, a, a)."""
+        assert self.overlaps is not None
+        return self.overlaps.sums(self.codes[:, rows], which, V)
 
     def columns(self, which: np.ndarray, rows: np.ndarray) -> np.ndarray:
         codes, masks = self.codes[:, rows], dict[tuple[int, int], np.ndarray]()
@@ -256,40 +290,49 @@ def hessian(
     """sum_i curvature_i v_i v_i' over the rows inside, (a, a), exactly, and the sum of their curvatures; below the
     diagonal some of it is not filled in.
 
-    v_ie = b_k (first pi_j - second pi_l)."""
-    w = weighed(curvature[None] * 1.0, bits - 2 * direction_bits(bits), rows.weights)[0]
-    chosen = (w > 0) & inside
+    v_ie = b_k sum_f a_ef u_if, of the factors u and coefficients a of ``_factors``: by counting the rows that pairs of
+    subgroups share, where that is less work than multiplying by zeros and ones, to the same bits.
+    """
+    w = weighed(curvature[None] * 1.0, CURVATURE_BITS, rows.weights)[0]
+    chosen = b.xp.where((w > 0) & inside)[0]
+    w, (u, a), k = w[chosen], _factors(rows, at, chosen, bits, b.xp), at.k.astype(int)
+    total = float(w.sum())
+    if isinstance(b, Memberships) and not len(at.mixed) and b.counts_pay(len(k), len(u), len(w)):
+        pairs = [(f, g) for f in range(len(u)) for g in range(f, len(u))]
+        shared = b.shared(k, chosen, np.array([w * u[f] * u[g] for f, g in pairs]))
+        matrix = np.zeros((len(k), len(k)))
+        for (f, g), sums in zip(pairs, shared, strict=True):
+            both = np.outer(a[f], a[g])
+            matrix += (both if f == g else both + both.T) * sums
+        return matrix, total
     matrix = np.zeros((at.size, at.size))
     chunk, tile = (CHUNK, TILE) if b.xp is np else (HESSIAN_ROWS, at.size)
-    for columns, v in _directed(rows, b, at, b.xp.where(chosen)[0], chunk, direction_bits(bits)):
-        h = v * w[columns]
-        for a in range(0, at.size, tile):
-            matrix[a : a + tile, a:] += in_numpy(h[a : a + tile] @ v[a:].T)
-    return matrix, float(w[chosen].sum())
-
-
-def _directed(
-    rows: Estimated, b: Weights, at: Directions, chosen: Any, chunk: int, bits: int
-) -> Iterator[tuple[Any, Any]]:
-    """Chunks of the chosen rows, and their v, (a, rows), on the grid."""
-    xp, P = b.xp, len(rows.pi)
-    k, j, other = (v.astype(int) for v in (at.k, at.j, at.other))  # a message has floats
-    j, other = np.where(j < 0, P + 1 - j, j), np.where(other < 0, P, other)
-    first, second = (xp.asarray(v[:, None]) for v in (at.first, at.second))
-    mixed = [_mixed(rows, b, C) for C in at.mixed]
+    mixed = [_mixed(rows, b, C)[chosen] for C in at.mixed]
+    across = b.xp.asarray(np.ascontiguousarray(a.T))
     for start in range(0, len(chosen), chunk):
-        columns = chosen[start : start + chunk]
-        c = rows.c[None, columns]
-        stacked = xp.concatenate([rows.pi[:, columns], c * 0.0, c * 0.0, c * 0.0 + 1.0, c])
-        v = stacked[j]
-        v *= first
-        taken = stacked[other]
-        taken *= second
-        v -= taken
-        v *= b.columns(k, columns)
+        part = slice(start, start + chunk)
+        v = across @ u[:, part]
+        v *= b.columns(k, chosen[part])
         if mixed:
-            v = xp.concatenate([v, *(m[None, columns] for m in mixed)])
-        yield columns, on_grid(v, bits)
+            v = b.xp.concatenate([v, *(m[None, part] for m in mixed)])
+        on_grid(v, sum(direction_bits(bits)))
+        h = v * w[part]
+        for first in range(0, at.size, tile):
+            matrix[first : first + tile, first:] += in_numpy(h[first : first + tile] @ v[first:].T)
+    return matrix, total
+
+
+def _factors(
+    rows: Estimated, at: Directions, chosen: Any, bits: int, xp: Any
+) -> tuple[Any, np.ndarray]:
+    """What the directions are made of, on its grid: u of the chosen rows, (factors, n), and a, (factors, a)."""
+    fine, coefficient = direction_bits(bits)
+    used = sorted({*at.j.astype(int).tolist(), *at.other[at.second != 0].astype(int).tolist()})
+    used = used or [-1]
+    ones = rows.c[chosen] * 0.0 + 1.0
+    u = [rows.pi[j][chosen] if j >= 0 else ones if j == -1 else rows.c[chosen] for j in used]
+    a = [at.first * (at.j == j) - at.second * (at.other == j) for j in used]
+    return on_grid(xp.stack(u), fine), on_grid(np.array(a, float), coefficient)
 
 
 def _mixed(rows: Estimated, b: Weights, C: np.ndarray) -> np.ndarray:

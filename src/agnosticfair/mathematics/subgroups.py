@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
+from functools import cached_property, lru_cache
+from itertools import chain, combinations
 from math import prod
 from typing import Any
 
@@ -552,3 +552,87 @@ def weighed_at(crossed: Crossed, at: Sequence[Entries], weights: np.ndarray, n: 
         np.add.at(W, (block.i, block.j), weights[block.which])
         totals += (a.hot @ W @ b.hot.T).ravel()[crossed.both(block.a, block.b)]
     return totals
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """Where the sums over rows that two subgroups share stand, in tables by the values on up to four axes.
+
+    room: how many values each axis has, with none of them where a row has none.  sets: axes of the tables that rows are
+    counted in, none a subset of another.  smaller: further tables, of which one each is a sum, and over which of its
+    axes.  place: (M, M), of every pair of subgroups among all tables' entries; the last, 0, where they share no row.
+    """
+
+    room: tuple[int, ...]
+    sets: list[tuple[int, ...]]
+    smaller: list[tuple[int, tuple[int, ...]]]
+    place: np.ndarray
+
+    def sums(self, codes: np.ndarray, which: np.ndarray, V: np.ndarray) -> np.ndarray:
+        """Sums of each v over the rows that pairs of these subgroups share, (m, a, a).  codes: (C, n); V: (m, n)."""
+        room = self.room
+        columns = [
+            np.where(column < 0, values - 1, column).astype(np.intp)
+            for column, values in zip(codes, room, strict=True)
+        ]
+        pairs: dict[tuple[int, ...], np.ndarray] = {(): np.zeros(codes.shape[1], np.intp)}
+        pairs |= {(axis,): column for axis, column in enumerate(columns)}
+        shapes = [tuple(room[axis] for axis in axes) for axes in self.sets]
+        tables = []
+        for axes, shape in zip(self.sets, shapes, strict=True):
+            for part in (axes[:2], axes[2:]):
+                if part not in pairs:
+                    pairs[part] = columns[part[0]] * room[part[1]] + columns[part[1]]
+            key, size = pairs[axes[:2]] * prod(shape[2:]) + pairs[axes[2:]], prod(shape)
+            tables.append(np.array([np.bincount(key, v, size) for v in V]))
+        for of, away in self.smaller:
+            table = tables[of].reshape(-1, *shapes[of]).sum(axis=tuple(axis + 1 for axis in away))
+            tables.append(table.reshape(len(V), -1))
+        each = np.concatenate([*tables, np.zeros((len(V), 1))], axis=1)
+        return each[:, self.place[np.ix_(which, which)]]
+
+
+@lru_cache(maxsize=2)
+def overlaps(room: tuple[int, ...], subgroups: tuple[Subgroup, ...]) -> Overlaps:
+    """Of subgroups of at most two values, of axes with so many values, none of them included where a row has none.
+
+    >>> codes = np.array([[0, 1, 1], [1, 1, 0]])
+    >>> shared = overlaps((2, 2), (((0, 1),), ((0, 1), (1, 1)), ()))
+    >>> shared.sums(codes, np.arange(3), np.array([[1.0, 2.0, 4.0]])).tolist()
+    [[[6.0, 2.0, 6.0], [2.0, 2.0, 2.0], [6.0, 2.0, 7.0]]]
+    """
+    groups = by_axes(subgroups)
+    number = {axes: k for k, axes in enumerate(groups)}
+    unions = {(a, b): tuple(sorted({*a, *b})) for a in groups for b in groups}
+    sets: list[tuple[int, ...]] = []
+    whole: dict[tuple[int, ...], int] = {}  # the table that a smaller one is a sum of
+    for axes in sorted({*unions.values()}, key=lambda axes: (-len(axes), axes)):
+        if axes not in whole:
+            parts = chain.from_iterable(combinations(axes, k) for k in range(len(axes) + 1))
+            whole |= {part: len(sets) for part in parts if part not in whole}
+            sets.append(axes)
+    within = sorted({*unions.values()} - {*sets})
+    smaller = [
+        (whole[part], tuple(k for k, axis in enumerate(sets[whole[part]]) if axis not in part))
+        for part in within
+    ]
+    tables = [*sets, *within]
+    ends = np.cumsum([prod([room[axis] for axis in axes]) for axes in tables])
+    strides = np.zeros((len(tables), len(room)), int)
+    for row, axes in zip(strides, tables, strict=True):
+        row[list(axes)] = [prod([room[other] for other in axes[k + 1 :]]) for k in range(len(axes))]
+    known = {axes: k for k, axes in enumerate(tables)}
+    table_of = np.array([[known[unions[a, b]] for b in groups] for a in groups])
+    values, group = np.full((len(subgroups), len(room)), -1), np.empty(len(subgroups), int)
+    for axes, (members_here, codes_here) in groups.items():
+        values[members_here[:, None], list(axes)], group[members_here] = codes_here, number[axes]
+    table = table_of[np.ix_(group, group)]
+    own = np.maximum(values, 0) @ strides.T
+    place = own[np.arange(len(subgroups))[:, None], table]
+    place = place + place.T + np.append(0, ends[:-1])[table]
+    for axis, column in enumerate(values.T):  # counted twice, or another value
+        on = np.flatnonzero(column >= 0)
+        here, v = np.ix_(on, on), column[on]
+        twice = v[:, None] * strides[table[here], axis]
+        place[here] = np.where(v[:, None] == v, place[here] - twice, ends[-1] + (1 << 40))
+    return Overlaps(room, sets, smaller, np.minimum(place, ends[-1]))

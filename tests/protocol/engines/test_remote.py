@@ -107,6 +107,7 @@ def engine_over(files, sites=None, **more):
     return RemoteEngine(line, tuple(sites or files)), line
 
 
+@pytest.mark.slow
 def test_a_network_is_the_in_process_one_bit_for_bit(files):
     pytest.importorskip("torch")
     chosen_method = method(
