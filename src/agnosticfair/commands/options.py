@@ -169,10 +169,10 @@ PANELS = {
     "certificate rows sample labels when again",
     "Sites": "state add",
     "Fairness": "taus limit",
-    "Set": "depth least mixtures confidence precision",
-    "Training": "method methods seed seeds strict checkpoint device secure "
+    "Set": "depth mixtures confidence precision",
+    "Training": "method seed strict checkpoint device secure "
     "epsilon delta ledgers site_rows folds jobs",
-    "Output": "out explain as_json force run track onnx key page prometheus alert",
+    "Output": "out explain as_json force run onnx key page prometheus alert",
 }
 """The groups in which a command's help shows its options."""
 

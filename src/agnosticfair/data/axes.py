@@ -283,11 +283,9 @@ HEAVY = 1 / 512
 
 @dataclass(frozen=True)
 class Binning:
-    """How values become codes of one byte (``mathematics.trees``).
-
-    The edges of every column of numbers stand one after the other, and so do the codes of every category; 0 for rare
-    ones.
-    """
+    """How values become codes of one byte (``mathematics.trees``).  edges: of every column of numbers, one after the
+    other.  edge_sizes: how many edges each has.  codes: of every category, of one column after the other; 0 for those
+    that are rare."""
 
     edges: np.ndarray
     edge_sizes: np.ndarray
